@@ -1,0 +1,2 @@
+//! Package `tenon`: dispatches the command line to the room that answers it, and nothing else.
+fn main() {}
