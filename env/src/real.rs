@@ -1,0 +1,1 @@
+//! Room `env`: the real world: tokio, std::fs, OS randomness.
