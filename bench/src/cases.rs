@@ -1,0 +1,235 @@
+//! `bench`: the cases and the order in which they run.
+
+use crate::Options;
+use crate::load::{self, Load};
+use crate::probe::Counters;
+use crate::server::{Cluster, Kind};
+use std::io;
+
+/// One measured case of one server in one round. A field that a case does not measure is 0.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Case name.
+    pub case: String,
+    /// Server.
+    pub kind: Kind,
+    /// Rate and latencies seen by the clients.
+    pub load: Load,
+    /// Requests made.
+    pub requests: f64,
+    /// What the servers used meanwhile.
+    pub used: Counters,
+    /// Seconds from start to the first linearizable read (case `start`).
+    pub start: f64,
+    /// Bytes on disk afterwards.
+    pub disk: f64,
+}
+
+struct Case {
+    name: &'static str,
+    requests: usize,
+    words: Vec<&'static str>,
+    floor: bool,
+}
+
+const PUT: [&str; 5] = [
+    "put",
+    "--val-size=256",
+    "--key-size=16",
+    "--key-space-size=100000",
+    "--total",
+];
+
+fn cases() -> Vec<Case> {
+    let put = |name, requests, clients, conns| Case {
+        name,
+        requests,
+        words: [vec![clients, conns], PUT.to_vec()].concat(),
+        floor: true,
+    };
+    let range = |name, requests, clients, conns, consistency| Case {
+        name,
+        requests,
+        words: vec![
+            clients,
+            conns,
+            "range",
+            "bench-range-key",
+            consistency,
+            "--total",
+        ],
+        floor: true,
+    };
+    vec![
+        put("put, 1 client", 1500, "--clients=1", "--conns=1"),
+        put("put, 100 clients", 40_000, "--clients=100", "--conns=10"),
+        put(
+            "put, 1000 clients",
+            100_000,
+            "--clients=1000",
+            "--conns=100",
+        ),
+        range(
+            "range l, 1 client",
+            3000,
+            "--clients=1",
+            "--conns=1",
+            "--consistency=l",
+        ),
+        range(
+            "range l, 100 clients",
+            60_000,
+            "--clients=100",
+            "--conns=10",
+            "--consistency=l",
+        ),
+        range(
+            "range l, 1000 clients",
+            100_000,
+            "--clients=1000",
+            "--conns=100",
+            "--consistency=l",
+        ),
+        range(
+            "range s, 100 clients",
+            60_000,
+            "--clients=100",
+            "--conns=10",
+            "--consistency=s",
+        ),
+        range(
+            "range s, 1000 clients",
+            100_000,
+            "--clients=1000",
+            "--conns=100",
+            "--consistency=s",
+        ),
+        Case {
+            name: "watch, 1000 watchers",
+            requests: 300,
+            words: vec![
+                "watch",
+                "--streams=10",
+                "--watch-per-stream=100",
+                "--watched-key-total=1",
+                "--put-rate=100000",
+                "--put-total",
+            ],
+            floor: false,
+        },
+        Case {
+            name: "lease keep-alive",
+            requests: 60_000,
+            words: vec!["--clients=100", "--conns=10", "lease-keepalive", "--total"],
+            floor: false,
+        },
+    ]
+}
+
+/// Runs all cases; the samples in the order they were taken.
+pub fn run(options: &Options) -> io::Result<Vec<Sample>> {
+    let mut samples = Vec::new();
+    for round in 0..options.rounds {
+        for kind in [Kind::Etcd, Kind::Tenon, Kind::Floor] {
+            if kind == Kind::Floor && options.floor.as_os_str() == "-" {
+                continue;
+            }
+            eprintln!("round {} of {}: {}", round + 1, options.rounds, kind.name());
+            run_cases(options, kind, &mut samples)?;
+            if kind != Kind::Floor && wanted(options, "million keys") {
+                samples.push(million(options, kind)?);
+            }
+        }
+    }
+    Ok(samples)
+}
+
+fn wanted(options: &Options, name: &str) -> bool {
+    options.only.is_empty()
+        || options
+            .only
+            .split(',')
+            .any(|part| name.contains(part.trim()))
+}
+
+fn run_cases(options: &Options, kind: Kind, samples: &mut Vec<Sample>) -> io::Result<()> {
+    let list: Vec<Case> = cases()
+        .into_iter()
+        .filter(|c| wanted(options, c.name) && (c.floor || kind != Kind::Floor))
+        .collect();
+    if list.is_empty() {
+        return Ok(());
+    }
+    let cluster = Cluster::start(options, kind)?;
+    samples.push(Sample {
+        case: "idle".to_owned(),
+        kind,
+        load: Load::default(),
+        requests: 0.0,
+        used: cluster.counters(),
+        start: 0.0,
+        disk: cluster.disk_bytes() as f64,
+    });
+    for case in list {
+        let requests = ((case.requests as f64 * options.scale) as usize).max(100);
+        let mut words: Vec<String> = case.words.iter().map(|w| (*w).to_owned()).collect();
+        words.push(requests.to_string());
+        samples.push(measure(options, &cluster, case.name, requests, &words)?);
+    }
+    Ok(())
+}
+
+fn measure(
+    options: &Options,
+    cluster: &Cluster,
+    name: &str,
+    requests: usize,
+    words: &[String],
+) -> io::Result<Sample> {
+    let before = cluster.counters();
+    let load = load::run(options, &cluster.endpoints(), words)?;
+    let used = cluster.counters().since(&before);
+    eprintln!(
+        "  {:<22} {:<6} {:>9.0}/s  p99 {:>8.2} ms  {:>7.1} µs CPU",
+        name,
+        cluster.kind.name(),
+        load.rate,
+        load.p99 * 1e3,
+        used.cpu / requests as f64 * 1e6
+    );
+    Ok(Sample {
+        case: name.to_owned(),
+        kind: cluster.kind,
+        load,
+        requests: requests as f64,
+        used,
+        start: 0.0,
+        disk: cluster.disk_bytes() as f64,
+    })
+}
+
+fn million(options: &Options, kind: Kind) -> io::Result<Sample> {
+    let keys = (1_000_000.0 * options.scale) as usize;
+    let mut cluster = Cluster::start(options, kind)?;
+    let words: Vec<String> = [
+        "--clients=1000",
+        "--conns=100",
+        "put",
+        "--val-size=256",
+        "--key-size=16",
+        "--sequential-keys",
+        &format!("--key-space-size={keys}"),
+        &format!("--total={keys}"),
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let mut sample = measure(options, &cluster, "million keys", keys, &words)?;
+    sample.start = cluster.restart()?.as_secs_f64();
+    eprintln!(
+        "  start {:.2} s, resident {:.0} MB",
+        sample.start,
+        sample.used.resident / 1e6
+    );
+    sample.disk = cluster.disk_bytes() as f64;
+    Ok(sample)
+}
