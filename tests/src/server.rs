@@ -1,0 +1,193 @@
+//! Room `tests`: one server process on free ports of 127.0.0.1 and a temporary directory: Tenon or real etcd.
+//! May touch processes and the file system; must not speak gRPC (see `call`).
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long a server may take to stop after SIGTERM before it is killed.
+const STOP_MAX: Duration = Duration::from_secs(15);
+
+/// Which program serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Real etcd, the oracle.
+    Etcd,
+    /// The program under test.
+    Tenon,
+}
+
+/// A server process and its directory; both end with the value.
+pub struct Server {
+    kind: Kind,
+    program: PathBuf,
+    flags: Vec<String>,
+    dir: TempDir,
+    client_port: u16,
+    peer_port: u16,
+    child: Option<Child>,
+}
+
+/// A tool of the oracle (`etcd`, `etcdctl`, …) where `.ci/oracle-setup` put it, if it is there.
+#[must_use]
+pub fn oracle(tool: &str) -> Option<PathBuf> {
+    let dir = match std::env::var_os("TENON_ORACLE_DIR") {
+        Some(dir) => PathBuf::from(dir),
+        None => PathBuf::from(std::env::var_os("HOME")?).join(".cache/tenon-oracle"),
+    };
+    let path = dir.join("bin").join(tool);
+    path.is_file().then_some(path)
+}
+
+/// The `tenon` binary: `TENON_BIN`, or the one built beside this test executable.
+///
+/// # Errors
+/// A sentence that says how to build it.
+pub fn tenon() -> Result<PathBuf, String> {
+    if let Some(path) = std::env::var_os("TENON_BIN") {
+        return Ok(PathBuf::from(path));
+    }
+    let exe = std::env::current_exe().map_err(|e| e.to_string())?;
+    let built = exe.parent().and_then(Path::parent).map(|dir| dir.join("tenon"));
+    match built {
+        Some(path) if path.is_file() => Ok(path),
+        _ => Err("no tenon binary beside the tests: run `cargo build --bin tenon` first, \
+                  or set TENON_BIN"
+            .to_owned()),
+    }
+}
+
+impl Server {
+    /// Starts a fresh server with extra `flags`; it may not answer yet (see `run::wait_ready`).
+    ///
+    /// # Errors
+    /// What is missing, or why the process did not start.
+    pub fn start(kind: Kind, flags: &[String]) -> Result<Self, String> {
+        let program = match kind {
+            Kind::Tenon => tenon()?,
+            Kind::Etcd => oracle("etcd").ok_or("no etcd: run .ci/oracle-setup")?,
+        };
+        let dir = tempfile::tempdir().map_err(|e| format!("temporary directory: {e}"))?;
+        let [client_port, peer_port] = free_ports().map_err(|e| format!("free ports: {e}"))?;
+        let flags = flags.to_vec();
+        let mut server = Self { kind, program, flags, dir, client_port, peer_port, child: None };
+        server.spawn()?;
+        Ok(server)
+    }
+
+    /// `http://127.0.0.1:<client port>`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.client_port)
+    }
+
+    /// `http://127.0.0.1:<peer port>`.
+    #[must_use]
+    pub fn peer_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.peer_port)
+    }
+
+    /// Which program this is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The server's data directory.
+    #[must_use]
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// Starts the process on the same directory and ports.
+    ///
+    /// # Errors
+    /// The operating system's text.
+    pub fn spawn(&mut self) -> Result<(), String> {
+        assert!(self.child.is_none(), "one process at a time on one directory");
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log_path());
+        let log = log.map_err(|e| format!("log file: {e}"))?;
+        let mut command = Command::new(&self.program);
+        if self.kind == Kind::Tenon {
+            command.arg("serve");
+        }
+        let (client, peer) = (self.url(), self.peer_url());
+        command.arg("--name=default").arg(format!("--data-dir={}", self.data_dir().display()));
+        command.arg(format!("--listen-client-urls={client}"));
+        command.arg(format!("--advertise-client-urls={client}"));
+        command.arg(format!("--listen-peer-urls={peer}"));
+        command.arg(format!("--initial-advertise-peer-urls={peer}"));
+        command.arg(format!("--initial-cluster=default={peer}"));
+        command.arg("--log-level=warn");
+        if self.kind == Kind::Etcd {
+            command.arg("--unsafe-no-fsync");
+        }
+        command.args(&self.flags).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let child = command.spawn();
+        self.child = Some(child.map_err(|e| format!("{}: {e}", self.program.display()))?);
+        Ok(())
+    }
+
+    /// `Err` with the end of the log when the process is no longer running.
+    ///
+    /// # Errors
+    /// The exit status and the last lines it logged.
+    pub fn check_running(&mut self) -> Result<(), String> {
+        let Some(child) = &mut self.child else { return Err("not started".to_owned()) };
+        match child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(format!("server ended with {status}; log: {}", self.log_end())),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
+    /// SIGKILL, at once.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// SIGTERM, then waits; the exit code, or `None` when it had to be killed.
+    pub fn stop(&mut self) -> Option<i32> {
+        let mut child = self.child.take()?;
+        let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+        let deadline = Instant::now() + STOP_MAX;
+        while Instant::now() < deadline {
+            if let Ok(Some(status)) = child.try_wait() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+        None
+    }
+
+    /// The last lines of the server's log.
+    #[must_use]
+    pub fn log_end(&self) -> String {
+        let text = std::fs::read_to_string(self.log_path()).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(12)..].join("\n")
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir.path().join("log")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Two ports that were free a moment ago.
+fn free_ports() -> std::io::Result<[u16; 2]> {
+    let [a, b] = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
+    Ok([a.local_addr()?.port(), b.local_addr()?.port()])
+}

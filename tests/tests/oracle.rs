@@ -1,0 +1,116 @@
+//! Room `tests`: every script under `tests/scripts` on Tenon against the answers recorded from real etcd, and,
+//! where etcd can be had (`.ci/oracle-setup`), on etcd again, so that the recorded answers stay true.
+//!
+//! `TENON_ORACLE_RECORD=1` writes the answers anew from real etcd. Each script has its own fresh server, at
+//! most two run at once, each is bounded by time.
+
+#![allow(clippy::disallowed_methods, reason = "reads script files, real time")]
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tenon_tests::run::{self, Answers};
+use tenon_tests::schema::Schema;
+use tenon_tests::script::{self, Item};
+use tenon_tests::server::{Kind, oracle};
+
+/// How long one script may take on one server.
+const SCRIPT_MAX: Duration = Duration::from_secs(90);
+/// Scripts at once: each is a server of its own.
+const PARALLEL: usize = 2;
+
+fn main() {
+    let mut args = Arguments::from_args();
+    args.test_threads = Some(args.test_threads.map_or(PARALLEL, |n| n.min(PARALLEL)));
+    let schema = Schema::load().unwrap_or_else(|error| panic!("{error}"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
+    let mut files = Vec::new();
+    script_files(&root, &mut files);
+    assert!(!files.is_empty(), "no scripts under {}", root.display());
+    let etcd = oracle("etcd").is_some();
+    let record = std::env::var_os("TENON_ORACLE_RECORD").is_some_and(|v| v == "1");
+    if !etcd {
+        println!("SKIP: oracle: no etcd here (.ci/oracle-setup builds it); answers recorded before stand in");
+    }
+    let mut trials = Vec::new();
+    for file in files {
+        let name = file.strip_prefix(&root).unwrap_or(&file).with_extension("");
+        let name = name.display().to_string();
+        let (on_etcd, etcd_schema) = (file.clone(), schema.clone());
+        let trial = Trial::test(format!("etcd::{name}"), move || check_etcd(&etcd_schema, &on_etcd, record));
+        trials.push(trial.with_ignored_flag(!etcd));
+        if !record {
+            let schema = schema.clone();
+            trials.push(Trial::test(format!("tenon::{name}"), move || check_tenon(&schema, &file)));
+        }
+    }
+    libtest_mimic::run(&args, trials).exit();
+}
+
+/// The recorded answers are etcd's (or become so, when recording).
+fn check_etcd(schema: &Schema, file: &Path, record: bool) -> Result<(), Failed> {
+    let mut items = read(file)?;
+    let answers = answers(schema, Kind::Etcd, &items)?;
+    if record {
+        let mut answers = answers.into_iter();
+        for item in &mut items {
+            if let Item::Command(command) = item {
+                command.answer = answers.next().unwrap_or_default();
+            }
+        }
+        return Ok(std::fs::write(file, script::write(&items))?);
+    }
+    compare(file, &items, &answers, false)
+}
+
+/// Tenon answers as etcd did, but where the script says it differs on purpose.
+fn check_tenon(schema: &Schema, file: &Path) -> Result<(), Failed> {
+    let items = read(file)?;
+    let answers = answers(schema, Kind::Tenon, &items)?;
+    compare(file, &items, &answers, true)
+}
+
+fn read(file: &Path) -> Result<Vec<Item>, Failed> {
+    let text = std::fs::read_to_string(file)?;
+    Ok(script::parse(&text).map_err(|e| format!("{}: {e}", file.display()))?)
+}
+
+fn answers(schema: &Schema, kind: Kind, items: &[Item]) -> Result<Answers, Failed> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let bounded = async { tokio::time::timeout(SCRIPT_MAX, run::run(schema, kind, items)).await };
+    let late = |_| format!("not done within {} s", SCRIPT_MAX.as_secs());
+    Ok(runtime.block_on(bounded).map_err(late)??)
+}
+
+fn compare(file: &Path, items: &[Item], answers: &Answers, tenon: bool) -> Result<(), Failed> {
+    let mut wrong = String::new();
+    let mut answers = answers.iter();
+    for item in items {
+        let Item::Command(command) = item else { continue };
+        let got = answers.next().map_or(&[][..], Vec::as_slice);
+        let expected = match (&command.differs, tenon) {
+            (Some(differs), true) => differs,
+            _ => &command.answer,
+        };
+        if got != expected.as_slice() {
+            wrong.push_str(&format!("\n{}:{}: > ", file.display(), command.line));
+            wrong.push_str(&command.joined());
+            expected.iter().for_each(|line| wrong.push_str(&format!("\n  - {line}")));
+            got.iter().for_each(|line| wrong.push_str(&format!("\n  + {line}")));
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(format!("(- expected, + got){wrong}").into()) }
+}
+
+fn script_files(dir: &Path, found: &mut Vec<PathBuf>) {
+    let entries = std::fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+    for entry in entries {
+        let path = entry.unwrap_or_else(|e| panic!("{}: {e}", dir.display())).path();
+        if path.is_dir() {
+            script_files(&path, found);
+        } else if path.extension().is_some_and(|e| e == "txt") {
+            found.push(path);
+        }
+    }
+    found.sort();
+}
