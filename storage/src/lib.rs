@@ -1,1 +1,3 @@
 //! Room storage.
+
+pub mod watch;
