@@ -6,41 +6,60 @@ use crate::Env;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 thread_local! {
-    static CURRENT: RefCell<Option<Env>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Arc<Env>>> = const { RefCell::new(None) };
 }
 
 /// The [`Env`] of the node whose code runs on this thread now, or `None` outside any node.
 pub fn current() -> Option<Env> {
-    CURRENT.with(|c| c.borrow().clone())
+    with(|env| env.cloned())
+}
+
+/// As [`current`] without a copy; `f` must not poll futures of another node.
+pub fn with<T>(f: impl FnOnce(Option<&Env>) -> T) -> T {
+    CURRENT.with(|c| f(c.borrow().as_deref()))
 }
 
 /// Runs `f` with `env` as the current node.
 pub fn enter<T>(env: &Env, f: impl FnOnce() -> T) -> T {
-    let _restore = Restore(CURRENT.with(|c| c.replace(Some(env.clone()))));
+    let mut slot = Some(Arc::new(env.clone()));
+    let _restore = Swapped::new(&mut slot);
     f()
 }
 
-struct Restore(Option<Env>);
+/// While it lives, the slot's content is the current node and the slot holds the one before.
+struct Swapped<'a>(&'a mut Option<Arc<Env>>);
 
-impl Drop for Restore {
+impl Swapped<'_> {
+    fn new(slot: &mut Option<Arc<Env>>) -> Swapped<'_> {
+        CURRENT.with(|c| std::mem::swap(slot, &mut *c.borrow_mut()));
+        Swapped(slot)
+    }
+}
+
+impl Drop for Swapped<'_> {
     fn drop(&mut self) {
-        CURRENT.with(|c| *c.borrow_mut() = self.0.take());
+        // No place to swap with when the thread itself is ending: then nobody asks any more.
+        let _ = CURRENT.try_with(|c| std::mem::swap(self.0, &mut *c.borrow_mut()));
     }
 }
 
 /// A future that is polled, and dropped, with its node as the current one.
 pub struct NodeScope<F> {
-    env: Env,
-    future: Pin<Box<F>>,
+    env: Option<Arc<Env>>,
+    future: Option<Pin<Box<F>>>,
 }
 
 impl<F: Future> NodeScope<F> {
     /// Binds `future` to the node of `env`.
     pub fn new(env: Env, future: F) -> NodeScope<F> {
-        NodeScope { env, future: Box::pin(future) }
+        NodeScope {
+            env: Some(Arc::new(env)),
+            future: Some(Box::pin(future)),
+        }
     }
 }
 
@@ -49,6 +68,22 @@ impl<F: Future> Future for NodeScope<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.get_mut();
-        enter(&this.env, || this.future.as_mut().poll(cx))
+        let _entered = Swapped::new(&mut this.env);
+        this.future
+            .as_mut()
+            .expect("polled after its drop")
+            .as_mut()
+            .poll(cx)
+    }
+}
+
+impl<F> Drop for NodeScope<F> {
+    fn drop(&mut self) {
+        let mut env = self.env.take();
+        let _entered = CURRENT
+            .try_with(|_| ())
+            .is_ok()
+            .then(|| Swapped::new(&mut env));
+        self.future = None;
     }
 }
