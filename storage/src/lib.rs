@@ -1,3 +1,9 @@
-//! Room storage.
+//! Room `storage`: everything durable and everything deterministic of a member: the write-ahead log,
+//! the storage engines, MVCC, leases, watches' pure part, members and alarms. May use `proto` and
+//! `env`; no runtime, no openraft, no sockets.
 
+pub mod engine;
+pub mod state;
 pub mod watch;
+
+pub use state::{Fatal, OpenError, Store, StoreOptions, StoreSize};

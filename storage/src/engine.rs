@@ -1,0 +1,89 @@
+//! Room storage, engines: where revisions and small tables rest on disk. May use env's `Disk`; knows
+//! nothing of MVCC rules, Raft or requests.
+//!
+//! An engine has two halves ([`RevisionStore`] and [`Tables`]) and ONE way to change them:
+//! [`Engine::commit`] takes a [`Batch`] of records, removed records and rows and makes all of it
+//! durable at once, or nothing. Reads go through a [`View`], which stands still: a commit made after
+//! the view was taken, removals included, does not show in it.
+//!
+//! Records arrive in ascending key order and are never changed, only removed once compaction passed
+//! them, so an append-only revision log can stand behind the same traits. A batch names the position of
+//! the log it brings the engine to as a row of [`Table::Meta`]; what that means is the caller's business.
+//!
+//! What this does not do: no caching beyond the engine's own, no retry, no thread. `commit` blocks and
+//! belongs on a lane.
+
+pub mod batch;
+pub mod disk;
+pub mod memory;
+pub mod redb;
+
+
+pub use batch::{Batch, RecordKey, RowChange, Table};
+
+use bytes::Bytes;
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Why an engine could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The disk had no room, or refused a write, before anything was promised. Reads go on; the batch
+    /// is kept by the engine and [`Engine::settle`] completes it once the disk takes writes again.
+    #[error("storage engine waits for the disk: {0}")]
+    Stalled(io::Error),
+    /// The disk failed so that durability or content is in doubt (a failed sync, a failed read). The
+    /// member has to stop.
+    #[error("storage engine failed: {0}")]
+    Failed(String),
+    /// The file holds what no version of ours would have written.
+    #[error("storage engine file is damaged: {0}")]
+    Damaged(String),
+}
+
+/// Bytes an engine takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineSize {
+    /// Length of its file or files.
+    pub allocated: u64,
+}
+
+/// What a visitor tells a scan.
+pub type Visit<'a> = &'a mut dyn FnMut(RecordKey, &[u8]) -> ControlFlow<()>;
+
+/// Reading revision records.
+pub trait RevisionStore {
+    /// The value of one record.
+    fn record(&self, key: RecordKey) -> Result<Option<Bytes>, EngineError>;
+    /// Visits records with `from <= (main, sub) < to` in ascending order until told to stop.
+    fn scan(&self, from: (i64, u32), to: (i64, u32), visit: Visit<'_>) -> Result<(), EngineError>;
+}
+
+/// Reading small tables.
+pub trait Tables {
+    /// The value of one row.
+    fn row(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, EngineError>;
+    /// All rows of a table in ascending key order.
+    fn rows(&self, table: Table) -> Result<Vec<(Bytes, Bytes)>, EngineError>;
+}
+
+/// The engine's content as of one commit; later commits do not show in it. Cheap to hold for seconds;
+/// held for long it keeps the engine from reusing the room of what was removed meanwhile.
+pub trait View: RevisionStore + Tables + Send + Sync + 'static {}
+
+/// A durable home of revision records and small tables. One writer at a time: `commit` and `settle`
+/// are called from one place only.
+pub trait Engine: Send + Sync + 'static {
+    /// The content as of the newest commit.
+    fn view(&self) -> Result<Arc<dyn View>, EngineError>;
+    /// Applies the batch in full and durably, or not at all. After [`EngineError::Stalled`] the batch
+    /// is neither lost nor durable: call [`Engine::settle`] until it succeeds, and commit nothing else.
+    fn commit(&self, batch: &Batch) -> Result<(), EngineError>;
+    /// Completes a stalled commit. `Ok` when nothing is stalled (any more).
+    fn settle(&self) -> Result<(), EngineError>;
+    /// Bytes taken on disk.
+    fn size(&self) -> EngineSize;
+    /// Name as in `--storage-engine`.
+    fn name(&self) -> &'static str;
+}
