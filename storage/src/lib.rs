@@ -3,6 +3,7 @@
 //! `env`; no runtime, no openraft, no sockets.
 
 pub mod engine;
+pub mod lease;
 pub mod state;
 pub mod watch;
 
