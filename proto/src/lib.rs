@@ -3,7 +3,14 @@
 //!
 //! Every room may use it and it uses none. It holds words, not behaviour: no I/O, no clock, no state.
 
+pub mod caller;
+pub mod code;
+pub mod error;
 mod generated;
+pub mod ids;
+pub mod key_range;
+mod outcome;
+mod status;
 
 pub use generated::tenon::{command, log};
 pub use generated::{FILE_DESCRIPTOR_SET, authpb, etcdserverpb, mvccpb, v3electionpb, v3lockpb};
