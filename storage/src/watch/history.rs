@@ -1,8 +1,8 @@
 //! Room storage, watches: what the hub asks of MVCC. MVCC implements it; tests have a small one.
 
 use crate::watch::Event;
-use bytes::Bytes;
 use std::sync::Arc;
+use tenon_proto::key_range::KeyRange;
 use tenon_proto::mvccpb::KeyValue;
 
 /// Where to stop reading history. Whatever is reached first ends the page, but never inside a
@@ -37,18 +37,16 @@ pub struct Compacted {
 /// Read access to past changes. Every method may take the store's lock, so the hub calls it holding
 /// none of its own (lock order: store, then hub, then stream).
 pub trait History: Send + Sync {
-    /// Changes of the keys in the interval with main revision in `from..=to`, up to `limits`.
+    /// Changes of the keys in `range` with main revision in `from..=to`, up to `limits`.
     ///
-    /// The interval is etcd's: `end` empty = the one key `key`; `end` = one zero byte = all keys
-    /// `>= key`; otherwise `key <= k < end`. `to` is at most the current revision.
+    /// `to` is at most the current revision.
     ///
     /// `Err(Compacted)` when `from` is below the compaction revision; `from` equal to it is served,
     /// and then a deletion at exactly that revision is still part of the answer. The check and the
     /// reading are one step: a page never misses a change because compaction ran meanwhile.
     fn changes(
         &self,
-        key: &Bytes,
-        end: &Bytes,
+        range: &KeyRange,
         from: i64,
         to: i64,
         limits: HistoryLimits,
