@@ -1,0 +1,3 @@
+//! Room `server/member`: one running member. Uses only `Env`; no sockets, no process.
+
+pub mod config;

@@ -1,0 +1,236 @@
+//! Room `server/member`: what a member is told at its start. Plain data; the shell makes it from flags, the
+//! simulator from a scenario.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How a member without data begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BootstrapState {
+    /// It founds the cluster named by the initial members.
+    New,
+    /// It was added to a running cluster.
+    Existing,
+}
+
+/// How large the state may grow before writes are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quota {
+    /// No limit.
+    Off,
+    /// Bytes in use.
+    Bytes(u64),
+}
+
+impl Quota {
+    /// etcd's default: 2 GiB.
+    pub const DEFAULT: Quota = Quota::Bytes(2 << 30);
+
+    /// The number told to clients; 0 when there is no limit.
+    pub fn shown(self) -> i64 {
+        match self {
+            Quota::Off => 0,
+            Quota::Bytes(n) => i64::try_from(n).unwrap_or(i64::MAX),
+        }
+    }
+}
+
+/// When history is compacted without being asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compaction {
+    /// Never.
+    Off,
+    /// Keep this much time of history.
+    Periodic(Duration),
+    /// Keep this many revisions.
+    Revision(u64),
+}
+
+/// A member's configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberConfig {
+    /// Name told to the cluster.
+    pub name: String,
+    /// Data directory; the member's files are below `<data_dir>/member`.
+    pub data_dir: PathBuf,
+    /// Folder of the write-ahead log when it is not `<data_dir>/member/wal`.
+    pub wal_dir: Option<PathBuf>,
+    /// Client URLs told to the cluster.
+    pub advertise_client_urls: Vec<String>,
+    /// Own peer URLs told to the cluster.
+    pub advertise_peer_urls: Vec<String>,
+    /// Members at the very first start: name to peer URLs (sorted).
+    pub initial_cluster: BTreeMap<String, Vec<String>>,
+    /// Whether the first start founds the cluster.
+    pub initial_state: BootstrapState,
+    /// Part of what member and cluster ids are hashed from.
+    pub cluster_token: String,
+    /// Time between heartbeats of a leader.
+    pub heartbeat: Duration,
+    /// Shortest time without a leader before an election.
+    pub election: Duration,
+    /// Log entries kept for members that are behind.
+    pub snapshot_catchup_entries: u64,
+    /// Size limit.
+    pub quota: Quota,
+    /// Operations in each list of a transaction at most.
+    pub max_txn_ops: usize,
+    /// Encoded size of a request at most, in bytes.
+    pub max_request_bytes: usize,
+    /// Automatic compaction.
+    pub compaction: Compaction,
+    /// Revisions removed in one step of a compaction.
+    pub compaction_batch: usize,
+    /// Pause between such steps.
+    pub compaction_pause: Duration,
+    /// Idle time after which a watch that asked for it hears of progress.
+    pub progress_interval: Duration,
+    /// Applies slower than this are logged; zero logs none.
+    pub warn_apply: Duration,
+    /// Learners in the membership at most.
+    pub max_learners: usize,
+    /// Refuse membership changes that endanger the quorum.
+    pub strict_reconfig: bool,
+}
+
+impl MemberConfig {
+    /// How long a proposal or a linearizable read may take: etcd's 5 s plus two election timeouts.
+    pub fn request_timeout(&self) -> Duration {
+        Duration::from_secs(5) + 2 * self.election
+    }
+
+    /// Checks of a first start that need the whole configuration, in etcd's words.
+    pub fn check_bootstrap(&self) -> Result<(), String> {
+        let Some(own) = self.initial_cluster.get(&self.name) else {
+            return Err(format!(
+                "couldn't find local name {:?} in the initial cluster configuration",
+                self.name
+            ));
+        };
+        self.check_advertised(own)?;
+        let mut urls: Vec<&String> = self.initial_cluster.values().flatten().collect();
+        urls.sort();
+        if urls.windows(2).any(|pair| pair[0] == pair[1]) {
+            let all = self.initial_cluster.iter();
+            let shown: Vec<String> = all
+                .flat_map(|(name, urls)| urls.iter().map(move |u| format!("{name}={u}")))
+                .collect();
+            return Err(format!(
+                "initial cluster {} has duplicate url",
+                shown.join(",")
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_advertised(&self, own: &[String]) -> Result<(), String> {
+        let told = &self.advertise_peer_urls;
+        let named = |urls: &[&String]| {
+            let shown: Vec<String> = urls.iter().map(|u| format!("{}={u}", self.name)).collect();
+            shown.join(",")
+        };
+        let why = if told.len() != own.len() {
+            format!("len({}) != len({})", go_list(told), go_list(own))
+        } else {
+            let pairs = told.iter().zip(own).find(|(a, b)| a != b);
+            pairs.map_or(String::new(), |(a, b)| {
+                format!("resolved urls: {a:?} != {b:?}")
+            })
+        };
+        let missing: Vec<&String> = own.iter().filter(|u| !told.contains(u)).collect();
+        if !missing.is_empty() {
+            return Err(format!(
+                "--initial-cluster has {} but missing from --initial-advertise-peer-urls={} ({why})",
+                named(&missing),
+                told.join(",")
+            ));
+        }
+        let missing: Vec<String> = told.iter().filter(|u| !own.contains(u)).cloned().collect();
+        if !missing.is_empty() {
+            return Err(format!(
+                "--initial-advertise-peer-urls has {} but missing from --initial-cluster={}",
+                missing.join(","),
+                named(&own.iter().collect::<Vec<_>>())
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn go_list(urls: &[String]) -> String {
+    let quoted: Vec<String> = urls.iter().map(|u| format!("{u:?}")).collect();
+    format!("[{}]", quoted.join(" "))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A configuration for tests, with etcd's defaults.
+    pub(crate) fn config(name: &str, peer_urls: &[&str]) -> MemberConfig {
+        let urls: Vec<String> = peer_urls.iter().map(|u| (*u).to_owned()).collect();
+        MemberConfig {
+            name: name.to_owned(),
+            data_dir: PathBuf::from("d"),
+            wal_dir: None,
+            advertise_client_urls: vec!["http://localhost:2379".to_owned()],
+            advertise_peer_urls: urls.clone(),
+            initial_cluster: BTreeMap::from([(name.to_owned(), urls)]),
+            initial_state: BootstrapState::New,
+            cluster_token: "etcd-cluster".to_owned(),
+            heartbeat: Duration::from_millis(100),
+            election: Duration::from_millis(1000),
+            snapshot_catchup_entries: 5000,
+            quota: Quota::DEFAULT,
+            max_txn_ops: 128,
+            max_request_bytes: 1_572_864,
+            compaction: Compaction::Off,
+            compaction_batch: 1000,
+            compaction_pause: Duration::from_millis(10),
+            progress_interval: Duration::from_secs(600),
+            warn_apply: Duration::from_millis(100),
+            max_learners: 1,
+            strict_reconfig: true,
+        }
+    }
+
+    #[test]
+    fn first_starts_that_contradict_themselves_are_refused() {
+        let mut lost = config("tt", &["http://a:1"]);
+        lost.initial_cluster = BTreeMap::from([("b".to_owned(), vec!["http://a:1".to_owned()])]);
+        let mut differs = config("tt", &["http://a:1"]);
+        differs.advertise_peer_urls = vec!["http://a:2".to_owned()];
+        let mut more = config("tt", &["http://a:1"]);
+        more.advertise_peer_urls.push("http://a:2".to_owned());
+        let mut twice = config("tt", &["http://a:1"]);
+        twice
+            .initial_cluster
+            .insert("b".to_owned(), vec!["http://a:1".to_owned()]);
+        let cases = [
+            (
+                lost,
+                "couldn't find local name \"tt\" in the initial cluster configuration",
+            ),
+            (
+                differs,
+                "--initial-cluster has tt=http://a:1 but missing from \
+                 --initial-advertise-peer-urls=http://a:2 (resolved urls: \"http://a:2\" != \
+                 \"http://a:1\")",
+            ),
+            (
+                more,
+                "--initial-advertise-peer-urls has http://a:2 but missing from \
+                 --initial-cluster=tt=http://a:1",
+            ),
+            (
+                twice,
+                "initial cluster b=http://a:1,tt=http://a:1 has duplicate url",
+            ),
+        ];
+        for (config, text) in cases {
+            assert_eq!(config.check_bootstrap(), Err(text.to_owned()));
+        }
+        assert_eq!(config("tt", &["http://a:1"]).check_bootstrap(), Ok(()));
+    }
+}

@@ -1,0 +1,60 @@
+//! Room `server/shell`: help, usage and version texts. Pure.
+
+use super::config::Persona;
+use super::table::{FLAGS, Status};
+use super::value::Kind;
+use std::fmt::Write as _;
+
+/// The version told to clients: the release of etcd whose behaviour this is. Clients compare it.
+pub const ETCD_VERSION: &str = "3.7.3";
+/// The cluster version, and that of the storage, in etcd's terms.
+pub const CLUSTER_VERSION: &str = "3.7.0";
+
+/// What follows the refusal of a command line.
+pub fn usage(persona: Persona) -> String {
+    let program = program(persona);
+    format!(
+        "Usage:\n\n  {program} [flags]\n    Start a server.\n\n  {program} --version\n    Show the \
+         version.\n\n  {program} -h | --help\n    Show every flag.\n\n  {program} --config-file\n    \
+         Path to a YAML or JSON file. All other flags and ETCD_* variables are then ignored;\n    \
+         durations in it are integer nanoseconds.\n"
+    )
+}
+
+/// Every flag with its default.
+pub fn help(persona: Persona) -> String {
+    let mut text = usage(persona);
+    text.push_str("\nFlags:\n");
+    for flag in FLAGS.iter().filter(|flag| flag.kind != Kind::Old) {
+        let note = match flag.status {
+            Status::Works => "",
+            Status::Ignored => "   accepted, without effect",
+            Status::Refused(_) => "   not supported yet",
+        };
+        let _ = writeln!(text, "  --{} '{}'{note}", flag.name, flag.default);
+    }
+    text
+}
+
+/// The answer to `--version`.
+pub fn version(persona: Persona) -> String {
+    let tenon = format!("Tenon Version: {}\n", env!("CARGO_PKG_VERSION"));
+    let etcd = format!("etcd Version: {ETCD_VERSION}\n");
+    let os = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let platform = format!("OS/Arch: {}/{os}\n", std::env::consts::OS);
+    match persona {
+        Persona::Etcd => etcd + &tenon + &platform,
+        Persona::Tenon => tenon + &etcd + &platform,
+    }
+}
+
+fn program(persona: Persona) -> &'static str {
+    match persona {
+        Persona::Tenon => "tenon serve",
+        Persona::Etcd => "etcd",
+    }
+}
