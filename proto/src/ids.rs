@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn lease_ids_print_as_go_prints_them() {
-        assert_eq!(LeaseId(7_587_883_212_297_104_640).hex(), "694d8257011c8500");
+        assert_eq!(LeaseId(0x694d_8257_011c_8500).hex(), "694d8257011c8500");
         assert_eq!(
             (LeaseId(10).hex(), LeaseId(-10).hex()),
             ("a".into(), "-a".into())
