@@ -10,6 +10,8 @@ mod generated;
 pub mod ids;
 pub mod key_range;
 mod outcome;
+#[cfg(test)]
+mod schema_tests;
 mod status;
 
 pub use generated::tenon::{command, log};
