@@ -2,8 +2,11 @@
 //! the storage engines, MVCC, leases, watches' pure part, members and alarms. May use `proto` and
 //! `env`; no runtime, no openraft, no sockets.
 
+pub mod check;
 pub mod engine;
 pub mod lease;
+pub mod mvcc;
+pub mod quota;
 pub mod state;
 pub mod watch;
 
