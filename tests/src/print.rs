@@ -18,22 +18,35 @@ const MASKED: &[&str] = &[
     "etcdserverpb.HashResponse.hash",
 ];
 
+/// Lists whose order etcd does not promise: printed sorted.
+const UNORDERED: &[&str] =
+    &["etcdserverpb.LeaseTimeToLiveResponse.keys", "etcdserverpb.AlarmResponse.alarms"];
+
 /// How much of a message is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Detail {
     /// Everything.
     Full,
-    /// Of a repeated message field only how many there are, and the keys of the first and last.
+    /// Of a list of messages only how many there are, and the keys of the first and last.
     Counted,
+    /// Everything but the revision of the outer header.
+    Unnumbered,
+    /// That it went well, and nothing else.
+    Brief,
 }
 
 /// The lines of `message`.
 #[must_use]
 pub fn message(message: &DynamicMessage, detail: Detail) -> Vec<String> {
+    if detail == Detail::Brief {
+        return vec!["OK".to_owned()];
+    }
     let mut lines = Vec::new();
     for field in sorted_fields(message) {
         let value = message.get_field(&field);
-        if is_header(&field) {
+        if is_header(&field) && detail == Detail::Unnumbered {
+            lines.push("header { revision: * }".to_owned());
+        } else if is_header(&field) {
             lines.push(header(&value));
         } else if field.full_name() == "etcdserverpb.LeaseTimeToLiveResponse.TTL" {
             lines.push(remaining_ttl(message, &value));
@@ -65,7 +78,7 @@ fn is_header(field: &FieldDescriptor) -> bool {
     matches!(field.kind(), Kind::Message(m) if m.full_name() == "etcdserverpb.ResponseHeader")
 }
 
-/// Ids and term are masked, but it shows when they are missing.
+/// Ids and term are masked, but it shows when they are missing; `inner` when all three are.
 fn header(value: &Value) -> String {
     let Value::Message(header) = value else { return format!("header {value:?}") };
     let mut out = "header {".to_owned();
@@ -73,8 +86,10 @@ fn header(value: &Value) -> String {
         .into_iter()
         .filter(|name| !header.has_field_by_name(name))
         .collect();
-    if !missing.is_empty() {
-        let _ = write!(out, " without {}", missing.join(", "));
+    match missing.len() {
+        0 => {}
+        3 => out.push_str(" inner"),
+        _ => _ = write!(out, " without {}", missing.join(", ")),
     }
     if let Some(revision) = header.get_field_by_name("revision").and_then(|v| v.as_i64())
         && revision != 0
@@ -100,14 +115,13 @@ fn field_lines(field: &FieldDescriptor, value: &Value, detail: Detail) -> Vec<St
         if detail == Detail::Counted && matches!(field.kind(), Kind::Message(_)) {
             return vec![counted(field, values)];
         }
-        let mut lines: Vec<String> = values.iter().map(|v| one(field, v)).collect();
-        if field.full_name() == "etcdserverpb.LeaseTimeToLiveResponse.keys" {
-            // Their order is not promised.
+        let mut lines: Vec<String> = values.iter().map(|v| one(field, v, detail)).collect();
+        if UNORDERED.contains(&field.full_name()) {
             lines.sort();
         }
         return lines;
     }
-    vec![one(field, value)]
+    vec![one(field, value, detail)]
 }
 
 fn counted(field: &FieldDescriptor, values: &[Value]) -> String {
@@ -132,7 +146,7 @@ fn key_of(value: &Value) -> String {
 }
 
 /// `name: value` or `name { … }` on one line.
-fn one(field: &FieldDescriptor, value: &Value) -> String {
+fn one(field: &FieldDescriptor, value: &Value, detail: Detail) -> String {
     if MASKED.contains(&field.full_name()) {
         return format!("{}: *", field.name());
     }
@@ -141,7 +155,7 @@ fn one(field: &FieldDescriptor, value: &Value) -> String {
         Value::Message(inner) => {
             let parts: Vec<String> = sorted_fields(inner)
                 .iter()
-                .flat_map(|f| field_lines(f, &inner.get_field(f), Detail::Full))
+                .flat_map(|f| field_lines(f, &inner.get_field(f), detail))
                 .chain(inner.unknown_fields().map(|f| format!("unknown field {}", f.number())))
                 .collect();
             match parts.is_empty() {

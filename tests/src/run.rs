@@ -7,8 +7,10 @@
 //! - `with key=value Method …`: the call carries this metadata.
 //! - `times N Method …`: N calls in turn, `%i` counting; the last answer.
 //! - `parallel C N Method …`: N calls from each of C clients; their revisions.
-//! - `open s Method`, `send s request`, `recv s N [within MS]`, `silent s`, `finish s`, `drop s`: a stream.
-//! - `sorted …`, `counted …`: before `recv` or a call: order of the answers, or their lists, do not matter.
+//! - `until N Method …`: calls in turn until one fails, at most N; the failure.
+//! - `open s Method`, `send s request`, `recv s N [within MS]`, `silent s`, `finish s` (send no more), `drop s`.
+//! - before `recv` or a call: `sorted` (the order does not matter), `counted` (lists by their length),
+//!   `brief` (only whether it went well), `unnumbered` (without the header's revision).
 //! - `sleep MS`, `restart` (SIGTERM), `kill` (SIGKILL); both start again on the same directory.
 
 use crate::call::{self, Metadata};
@@ -131,6 +133,8 @@ impl Session {
             match word {
                 "sorted" => manner.sorted = true,
                 "counted" => manner.detail = Detail::Counted,
+                "unnumbered" => manner.detail = Detail::Unnumbered,
+                "brief" => manner.detail = Detail::Brief,
                 "with" => {
                     let (pair, after) = after.split_once(' ').ok_or("with: no call")?;
                     let (key, value) = pair.split_once('=').ok_or("with: no =")?;
@@ -159,6 +163,7 @@ impl Session {
             }
             "restart" | "kill" => self.start_again(verb).await,
             "times" => self.times(rest, metadata).await,
+            "until" => self.until(rest, metadata).await,
             "parallel" => self.parallel(rest, metadata).await,
             "open" | "send" | "recv" | "silent" | "finish" | "drop" => {
                 self.stream(verb, rest, manner, metadata).await
@@ -200,7 +205,7 @@ impl Session {
             let mut stream = Stream::open(self.channel.clone(), method, metadata);
             stream.send(request)?;
             stream.finish();
-            return Ok(read_to_end(&mut stream, manner, CALL_MAX).await);
+            return Ok(receive(&mut stream, usize::MAX, manner, CALL_MAX).await);
         }
         let call = call::unary(&self.channel, &method, &metadata, request);
         match tokio::time::timeout(CALL_MAX, call).await {
@@ -211,7 +216,11 @@ impl Session {
                     let (name, path) = capture.split_once('=').ok_or("capture: no =")?;
                     self.names.set(name, field_at(&answer, path)?);
                 }
-                Ok(print::message(&answer, manner.detail))
+                let mut lines = print::message(&answer, manner.detail);
+                if manner.sorted {
+                    lines.sort();
+                }
+                Ok(lines)
             }
         }
     }
@@ -221,6 +230,14 @@ impl Session {
         let count = number(count)?;
         match self.repeated(rest, metadata)?.in_turn(count).await {
             Ok(answer) => Ok(print::message(&answer, Detail::Full)),
+            Err(status) => Ok(vec![print::status(&status)]),
+        }
+    }
+
+    async fn until(&self, rest: &str, metadata: Metadata) -> Result<Vec<String>, String> {
+        let (count, rest) = rest.split_once(' ').ok_or("until N Method")?;
+        match self.repeated(rest, metadata)?.in_turn(number(count)?).await {
+            Ok(_) => Ok(vec!["never".to_owned()]),
             Err(status) => Ok(vec![print::status(&status)]),
         }
     }
@@ -274,7 +291,7 @@ impl Session {
             }),
             "finish" => {
                 stream.finish();
-                Ok(read_to_end(stream, manner, RECV_MAX).await)
+                Ok(Vec::new())
             }
             _ => {
                 self.streams.remove(name);
@@ -305,10 +322,6 @@ async fn receive(stream: &mut Stream, count: usize, manner: Manner, wait: Durati
         answers.sort();
     }
     answers.concat()
-}
-
-async fn read_to_end(stream: &mut Stream, manner: Manner, wait: Duration) -> Vec<String> {
-    receive(stream, usize::MAX, manner, wait).await
 }
 
 fn arrival_lines(arrival: &Arrival, detail: Detail) -> Vec<String> {
