@@ -8,6 +8,7 @@ pub mod lease;
 pub mod mvcc;
 pub mod quota;
 pub mod state;
+pub mod wal;
 pub mod watch;
 
 pub use state::{Fatal, OpenError, Store, StoreOptions, StoreSize};

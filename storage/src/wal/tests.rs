@@ -1,0 +1,1 @@
+//! Room `storage`, WAL: tests.
