@@ -3,8 +3,8 @@
 
 use crate::watch::History;
 use std::sync::OnceLock;
-use tenon_proto::mvccpb::KeyValue;
 use tenon_proto::mvccpb::event::EventType;
+use tenon_proto::mvccpb::{self, KeyValue};
 
 /// One change of one key at one revision. Watchers share it through an `Arc`.
 ///
@@ -82,5 +82,18 @@ impl Event {
     /// Rough size in bytes, for bounds on memory.
     pub fn weight(&self) -> usize {
         self.kv.key.len() + self.kv.value.len() + 64
+    }
+
+    /// The event as sent. Clones share the pair's bytes.
+    pub fn to_wire(&self, prev_kv: bool, history: &dyn History) -> mvccpb::Event {
+        mvccpb::Event {
+            r#type: self.kind as i32,
+            kv: Some(self.kv.clone()),
+            prev_kv: if prev_kv {
+                self.prev(history).cloned()
+            } else {
+                None
+            },
+        }
     }
 }
