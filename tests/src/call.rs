@@ -45,7 +45,8 @@ impl Encoder for DynamicEncoder {
 
     fn encode(&mut self, item: DynamicMessage, buf: &mut EncodeBuf<'_>) -> Result<(), Status> {
         let mut bytes = BytesMut::with_capacity(item.encoded_len());
-        item.encode(&mut bytes).map_err(|e| Status::internal(e.to_string()))?;
+        item.encode(&mut bytes)
+            .map_err(|e| Status::internal(e.to_string()))?;
         bytes::BufMut::put(buf, bytes);
         Ok(())
     }
@@ -57,7 +58,9 @@ impl Decoder for DynamicDecoder {
 
     fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<DynamicMessage>, Status> {
         let message = DynamicMessage::decode(self.0.clone(), buf);
-        message.map(Some).map_err(|e| Status::internal(format!("undecodable answer: {e}")))
+        message
+            .map(Some)
+            .map_err(|e| Status::internal(format!("undecodable answer: {e}")))
     }
 }
 
@@ -83,7 +86,9 @@ pub async fn unary(
     let mut grpc = client(channel).await?;
     let request = with_metadata(Request::new(message), metadata)?;
     let codec = DynamicCodec(method.output());
-    grpc.unary(request, uri(method)?, codec).await.map(tonic::Response::into_inner)
+    grpc.unary(request, uri(method)?, codec)
+        .await
+        .map(tonic::Response::into_inner)
 }
 
 /// Opens a streaming method; returns when the server's headers are there, which real etcd sends only with
@@ -103,17 +108,23 @@ where
     let mut grpc = client(channel).await?;
     let request = with_metadata(Request::new(requests), metadata)?;
     let codec = DynamicCodec(method.output());
-    grpc.streaming(request, uri(method)?, codec).await.map(tonic::Response::into_inner)
+    grpc.streaming(request, uri(method)?, codec)
+        .await
+        .map(tonic::Response::into_inner)
 }
 
 async fn client(channel: &Channel) -> Result<Grpc<Channel>, Status> {
     let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(usize::MAX);
-    grpc.ready().await.map_err(|e| Status::unavailable(format!("cannot connect: {e}")))?;
+    grpc.ready()
+        .await
+        .map_err(|e| Status::unavailable(format!("cannot connect: {e}")))?;
     Ok(grpc)
 }
 
 fn uri(method: &MethodDescriptor) -> Result<http::uri::PathAndQuery, Status> {
-    path(method).parse().map_err(|e| Status::internal(format!("method path: {e}")))
+    path(method)
+        .parse()
+        .map_err(|e| Status::internal(format!("method path: {e}")))
 }
 
 fn with_metadata<T>(mut request: Request<T>, metadata: &Metadata) -> Result<Request<T>, Status> {

@@ -41,7 +41,11 @@ impl Names {
 
 fn hex(value: i128) -> String {
     // Two's complement of 64 bits, as the servers print a negative id.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "64-bit ids")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "64-bit ids"
+    )]
     let bits = value as u64;
     format!("{bits:x}")
 }
@@ -56,7 +60,9 @@ pub fn expand(text: &str, names: &Names) -> Result<String, String> {
     while let Some(at) = rest.find('$') {
         out.push_str(&rest[..at]);
         rest = &rest[at + 1..];
-        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let end = rest
+            .find(|c: char| !c.is_alphanumeric() && c != '_')
+            .unwrap_or(rest.len());
         let (name, after) = rest.split_at(end);
         rest = match name {
             "fill" => {
@@ -73,7 +79,9 @@ pub fn expand(text: &str, names: &Names) -> Result<String, String> {
                 after
             }
             _ => {
-                let value = names.get(name).ok_or_else(|| format!("${name} is not remembered"))?;
+                let value = names
+                    .get(name)
+                    .ok_or_else(|| format!("${name} is not remembered"))?;
                 match after.strip_prefix(".hex") {
                     Some(after) => {
                         out.push_str(&hex(value));
@@ -94,13 +102,18 @@ pub fn expand(text: &str, names: &Names) -> Result<String, String> {
 /// `(N)` and what follows it.
 fn argument(text: &str) -> Result<(usize, &str), String> {
     let broken = || format!("expected (N): {text:.20}");
-    let (number, after) = text.strip_prefix('(').and_then(|t| t.split_once(')')).ok_or_else(broken)?;
+    let (number, after) = text
+        .strip_prefix('(')
+        .and_then(|t| t.split_once(')'))
+        .ok_or_else(broken)?;
     Ok((number.parse().map_err(|_| broken())?, after))
 }
 
 /// `{ … }` with nested braces, and what follows it.
 fn braces(text: &str) -> Result<(&str, &str), String> {
-    let inner = text.strip_prefix('{').ok_or_else(|| format!("expected {{…}}: {text:.20}"))?;
+    let inner = text
+        .strip_prefix('{')
+        .ok_or_else(|| format!("expected {{…}}: {text:.20}"))?;
     let mut depth = 1;
     for (at, c) in inner.char_indices() {
         depth += match c {
@@ -123,10 +136,14 @@ mod tests {
     fn forms() {
         let mut names = Names::default();
         names.set("lease", 7_000_000);
-        assert_eq!(expand("ID: $lease x/$lease.hex", &names).as_deref(), Ok("ID: 7000000 x/6acfc0"));
-        assert_eq!(expand("$fill(3)$repeat(2){a { k: \"%i\" } }", &names).as_deref(), {
-            Ok("vvva { k: \"0\" } a { k: \"1\" } ")
-        });
+        assert_eq!(
+            expand("ID: $lease x/$lease.hex", &names).as_deref(),
+            Ok("ID: 7000000 x/6acfc0")
+        );
+        assert_eq!(
+            expand("$fill(3)$repeat(2){a { k: \"%i\" } }", &names).as_deref(),
+            { Ok("vvva { k: \"0\" } a { k: \"1\" } ") }
+        );
         assert!(expand("$nobody", &names).is_err());
         assert!(expand("$repeat(2){a", &names).is_err());
     }
@@ -136,6 +153,9 @@ mod tests {
         let mut names = Names::default();
         names.set("lease", 7_000_000);
         names.set("rev", 5);
-        assert_eq!(names.mask("ID: 7000000 key: \"n/6acfc0\" v: 5"), "ID: $lease key: \"n/$lease.hex\" v: 5");
+        assert_eq!(
+            names.mask("ID: 7000000 key: \"n/6acfc0\" v: 5"),
+            "ID: $lease key: \"n/$lease.hex\" v: 5"
+        );
     }
 }

@@ -4,7 +4,10 @@
 //! May touch: processes, sockets on 127.0.0.1, temporary directories, the schema *files* of `proto`.
 //! Must not touch: the code of any other room; what is wrong here shows on the wire or not at all.
 
-#![allow(clippy::disallowed_methods, reason = "real processes, real time; nothing here is simulated")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "real processes, real time; nothing here is simulated"
+)]
 
 pub mod call;
 pub mod expand;

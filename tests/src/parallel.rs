@@ -70,13 +70,18 @@ impl Repeated {
 pub fn revision(answer: &DynamicMessage) -> i64 {
     let header = answer.get_field_by_name("header");
     let header = header.as_deref().and_then(|h| h.as_message());
-    header.and_then(|h| h.get_field_by_name("revision")?.as_i64()).unwrap_or_default()
+    header
+        .and_then(|h| h.get_field_by_name("revision")?.as_i64())
+        .unwrap_or_default()
 }
 
 /// `revisions 2..=321, none twice, no gap`, or what is wrong with them.
 #[must_use]
 pub fn describe(revisions: &[i64]) -> String {
-    let (first, last) = (revisions.first().unwrap_or(&0), revisions.last().unwrap_or(&0));
+    let (first, last) = (
+        revisions.first().unwrap_or(&0),
+        revisions.last().unwrap_or(&0),
+    );
     let twice = revisions.windows(2).filter(|w| w[0] == w[1]).count();
     let gaps = revisions.windows(2).filter(|w| w[1] > w[0] + 1).count();
     match (twice, gaps) {
@@ -89,7 +94,13 @@ pub fn describe(revisions: &[i64]) -> String {
 mod tests {
     #[test]
     fn repeated_and_missing_revisions_are_told() {
-        assert_eq!(super::describe(&[2, 3, 4]), "revisions 2..=4, none twice, no gap");
-        assert_eq!(super::describe(&[2, 2, 4]), "revisions 2..=4, 1 twice, 1 gaps");
+        assert_eq!(
+            super::describe(&[2, 3, 4]),
+            "revisions 2..=4, none twice, no gap"
+        );
+        assert_eq!(
+            super::describe(&[2, 2, 4]),
+            "revisions 2..=4, 1 twice, 1 gaps"
+        );
     }
 }

@@ -19,8 +19,10 @@ const MASKED: &[&str] = &[
 ];
 
 /// Lists whose order etcd does not promise: printed sorted.
-const UNORDERED: &[&str] =
-    &["etcdserverpb.LeaseTimeToLiveResponse.keys", "etcdserverpb.AlarmResponse.alarms"];
+const UNORDERED: &[&str] = &[
+    "etcdserverpb.LeaseTimeToLiveResponse.keys",
+    "etcdserverpb.AlarmResponse.alarms",
+];
 
 /// How much of a message is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +56,11 @@ pub fn message(message: &DynamicMessage, detail: Detail) -> Vec<String> {
             lines.extend(field_lines(&field, &value, detail));
         }
     }
-    lines.extend(message.unknown_fields().map(|f| format!("unknown field {}", f.number())));
+    lines.extend(
+        message
+            .unknown_fields()
+            .map(|f| format!("unknown field {}", f.number())),
+    );
     if lines.is_empty() {
         lines.push("(empty)".to_owned());
     }
@@ -64,7 +70,12 @@ pub fn message(message: &DynamicMessage, detail: Detail) -> Vec<String> {
 /// The line of an error.
 #[must_use]
 pub fn status(status: &Status) -> String {
-    format!("{:?}({}) {}", status.code(), status.code() as i32, status.message())
+    format!(
+        "{:?}({}) {}",
+        status.code(),
+        status.code() as i32,
+        status.message()
+    )
 }
 
 /// The set fields of a message by number.
@@ -80,7 +91,9 @@ fn is_header(field: &FieldDescriptor) -> bool {
 
 /// Ids and term are masked, but it shows when they are missing; `inner` when all three are.
 fn header(value: &Value) -> String {
-    let Value::Message(header) = value else { return format!("header {value:?}") };
+    let Value::Message(header) = value else {
+        return format!("header {value:?}");
+    };
     let mut out = "header {".to_owned();
     let missing: Vec<&str> = ["cluster_id", "member_id", "raft_term"]
         .into_iter()
@@ -91,7 +104,9 @@ fn header(value: &Value) -> String {
         3 => out.push_str(" inner"),
         _ => _ = write!(out, " without {}", missing.join(", ")),
     }
-    if let Some(revision) = header.get_field_by_name("revision").and_then(|v| v.as_i64())
+    if let Some(revision) = header
+        .get_field_by_name("revision")
+        .and_then(|v| v.as_i64())
         && revision != 0
     {
         let _ = write!(out, " revision: {revision}");
@@ -103,9 +118,14 @@ fn header(value: &Value) -> String {
 /// A time left that is plausible is printed by what was granted; anything else as it is.
 fn remaining_ttl(message: &DynamicMessage, value: &Value) -> String {
     let left = value.as_i64().unwrap_or_default();
-    let granted = message.get_field_by_name("grantedTTL").and_then(|v| v.as_i64()).unwrap_or_default();
+    let granted = message
+        .get_field_by_name("grantedTTL")
+        .and_then(|v| v.as_i64())
+        .unwrap_or_default();
     match left {
-        _ if left >= 0 && left <= granted && left >= granted - 10 => "TTL: at most grantedTTL".to_owned(),
+        _ if left >= 0 && left <= granted && left >= granted - 10 => {
+            "TTL: at most grantedTTL".to_owned()
+        }
         _ => format!("TTL: {left}"),
     }
 }
@@ -134,11 +154,21 @@ fn counted(field: &FieldDescriptor, values: &[Value]) -> String {
 
 /// The key of a key-value, or of the event or answer around it.
 fn key_of(value: &Value) -> String {
-    let Value::Message(message) = value else { return String::new() };
-    for name in ["key", "kv", "response_put", "response_range", "response_txn"] {
+    let Value::Message(message) = value else {
+        return String::new();
+    };
+    for name in [
+        "key",
+        "kv",
+        "response_put",
+        "response_range",
+        "response_txn",
+    ] {
         match message.get_field_by_name(name).as_deref() {
             Some(Value::Bytes(bytes)) if !bytes.is_empty() => return escape(bytes),
-            Some(inner @ Value::Message(_)) if message.has_field_by_name(name) => return key_of(inner),
+            Some(inner @ Value::Message(_)) if message.has_field_by_name(name) => {
+                return key_of(inner);
+            }
             _ => {}
         }
     }
@@ -156,7 +186,11 @@ fn one(field: &FieldDescriptor, value: &Value, detail: Detail) -> String {
             let parts: Vec<String> = sorted_fields(inner)
                 .iter()
                 .flat_map(|f| field_lines(f, &inner.get_field(f), detail))
-                .chain(inner.unknown_fields().map(|f| format!("unknown field {}", f.number())))
+                .chain(
+                    inner
+                        .unknown_fields()
+                        .map(|f| format!("unknown field {}", f.number())),
+                )
                 .collect();
             match parts.is_empty() {
                 true => format!("{} {{}}", field.name()),
@@ -193,5 +227,7 @@ fn escape(bytes: &[u8]) -> String {
 
 /// FNV-1a, enough to tell two long values apart in a diff.
 fn fnv(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    })
 }

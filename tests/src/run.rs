@@ -54,13 +54,20 @@ pub async fn run(schema: &Schema, kind: Kind, items: &[Item]) -> Result<Answers,
         Some(first) if first.text[0].starts_with("server ") => first.joined(),
         _ => String::new(),
     };
-    let flags: Vec<String> = flags.split_whitespace().skip(1).map(str::to_owned).collect();
+    let flags: Vec<String> = flags
+        .split_whitespace()
+        .skip(1)
+        .map(str::to_owned)
+        .collect();
     let server = Server::start(kind, &flags)?;
     let mut session = Session::new(schema.clone(), server).await?;
     let mut answers = Vec::with_capacity(commands.len());
     for command in commands {
         let line = command.joined();
-        let result = session.step(&line).await.map_err(|e| format!("line {}: {e}", command.line));
+        let result = session
+            .step(&line)
+            .await
+            .map_err(|e| format!("line {}: {e}", command.line));
         answers.push(result?.iter().map(|text| session.mask(text)).collect());
     }
     Ok(answers)
@@ -86,7 +93,10 @@ pub async fn wait_ready(schema: &Schema, server: &mut Server) -> Result<Channel,
             }
         };
         if Instant::now() > deadline {
-            return Err(format!("server does not answer: {failed}; log: {}", server.log_end()));
+            return Err(format!(
+                "server does not answer: {failed}; log: {}",
+                server.log_end()
+            ));
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
@@ -113,19 +123,34 @@ impl Session {
     async fn new(schema: Schema, mut server: Server) -> Result<Self, String> {
         let channel = wait_ready(&schema, &mut server).await?;
         let (names, streams, methods) = (Names::default(), BTreeMap::new(), BTreeMap::new());
-        let mut session = Self { schema, server, channel, names, streams, methods };
-        session.step("MemberList -> member=header.member_id, cluster=header.cluster_id").await?;
+        let mut session = Self {
+            schema,
+            server,
+            channel,
+            names,
+            streams,
+            methods,
+        };
+        session
+            .step("MemberList -> member=header.member_id, cluster=header.cluster_id")
+            .await?;
         Ok(session)
     }
 
     /// Names for what differs from server to server.
     fn mask(&self, answer: &str) -> String {
-        let answer = self.names.mask(answer).replace(&self.server.url(), "$client_url");
+        let answer = self
+            .names
+            .mask(answer)
+            .replace(&self.server.url(), "$client_url");
         answer.replace(&self.server.peer_url(), "$peer_url")
     }
 
     async fn step(&mut self, line: &str) -> Result<Vec<String>, String> {
-        let mut manner = Manner { detail: Detail::Full, sorted: false };
+        let mut manner = Manner {
+            detail: Detail::Full,
+            sorted: false,
+        };
         let mut metadata = Metadata::new();
         let mut rest = line;
         loop {
@@ -184,7 +209,11 @@ impl Session {
             let code = self.server.stop();
             // etcd ends by re-raising the signal after its clean stop; both are clean.
             let clean = code == Some(0) || (self.server.kind() == Kind::Etcd && code.is_none());
-            lines.push(if clean { "stopped".to_owned() } else { format!("exit {code:?}") });
+            lines.push(if clean {
+                "stopped".to_owned()
+            } else {
+                format!("exit {code:?}")
+            });
         }
         self.server.spawn()?;
         self.channel = wait_ready(&self.schema, &mut self.server).await?;
@@ -255,7 +284,12 @@ impl Session {
     fn repeated(&self, rest: &str, metadata: Metadata) -> Result<Repeated, String> {
         let (method, text) = rest.split_once(' ').unwrap_or((rest, ""));
         let (method, text) = (self.schema.method(method)?, expand(text, &self.names)?);
-        Ok(Repeated { channel: self.channel.clone(), method, metadata, text })
+        Ok(Repeated {
+            channel: self.channel.clone(),
+            method,
+            metadata,
+            text,
+        })
     }
 
     async fn stream(
@@ -273,7 +307,10 @@ impl Session {
             self.streams.insert(name.to_owned(), stream);
             return Ok(Vec::new());
         }
-        let stream = self.streams.get_mut(name).ok_or_else(|| format!("no stream {name}"))?;
+        let stream = self
+            .streams
+            .get_mut(name)
+            .ok_or_else(|| format!("no stream {name}"))?;
         match verb {
             "send" => {
                 let text = expand(rest, &self.names)?;
@@ -282,7 +319,11 @@ impl Session {
             }
             "recv" => {
                 let (count, wait) = rest.split_once(" within ").unwrap_or((rest, ""));
-                let wait = if wait.is_empty() { RECV_MAX } else { Duration::from_millis(number(wait)?) };
+                let wait = if wait.is_empty() {
+                    RECV_MAX
+                } else {
+                    Duration::from_millis(number(wait)?)
+                };
                 Ok(receive(stream, number(count)?, manner, wait).await)
             }
             "silent" => Ok(match stream.next(SILENCE).await {
@@ -337,7 +378,9 @@ fn arrival_lines(arrival: &Arrival, detail: Detail) -> Vec<String> {
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.trim().parse().map_err(|_| format!("not a number: {text:?}"))
+    text.trim()
+        .parse()
+        .map_err(|_| format!("not a number: {text:?}"))
 }
 
 /// The integer at `a.b.c` of a message; a list is stepped into at its first element.
@@ -345,8 +388,13 @@ fn field_at(message: &DynamicMessage, path: &str) -> Result<i128, String> {
     let missing = || format!("answer has no {path}");
     let mut value = Value::Message(message.clone());
     for name in path.split('.') {
-        let Value::Message(inner) = &value else { return Err(missing()) };
-        let mut field = inner.get_field_by_name(name).ok_or_else(missing)?.into_owned();
+        let Value::Message(inner) = &value else {
+            return Err(missing());
+        };
+        let mut field = inner
+            .get_field_by_name(name)
+            .ok_or_else(missing)?
+            .into_owned();
         if let Value::List(list) = field {
             field = list.first().cloned().ok_or_else(missing)?;
         }

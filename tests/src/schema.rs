@@ -25,7 +25,9 @@ impl Schema {
         }
         let set = protox::compile(&files, &roots).map_err(|e| format!("schemas: {e}"))?;
         let pool = DescriptorPool::from_file_descriptor_set(set).map_err(|e| e.to_string())?;
-        Ok(Self { methods: methods(&pool) })
+        Ok(Self {
+            methods: methods(&pool),
+        })
     }
 
     /// The method called `name`.
@@ -33,7 +35,10 @@ impl Schema {
     /// # Errors
     /// A sentence naming the method when it is not in the schemas.
     pub fn method(&self, name: &str) -> Result<MethodDescriptor, String> {
-        self.methods.get(name).cloned().ok_or_else(|| format!("no method {name} in the schemas"))
+        self.methods
+            .get(name)
+            .cloned()
+            .ok_or_else(|| format!("no method {name} in the schemas"))
     }
 
     /// Reads a request of `descriptor` written in protobuf text format.
@@ -56,8 +61,14 @@ fn methods(pool: &DescriptorPool) -> BTreeMap<String, MethodDescriptor> {
     let mut table = BTreeMap::new();
     for service in pool.services() {
         for method in service.methods() {
-            table.insert(format!("{}.{}", service.name(), method.name()), method.clone());
-            short.entry(method.name().to_owned()).or_default().push(method);
+            table.insert(
+                format!("{}.{}", service.name(), method.name()),
+                method.clone(),
+            );
+            short
+                .entry(method.name().to_owned())
+                .or_default()
+                .push(method);
         }
     }
     for (name, mut found) in short {

@@ -55,7 +55,9 @@ pub fn parse(text: &str) -> Result<Vec<Item>, String> {
                 differs: None,
             }));
         } else {
-            let Some(Item::Command(command)) = items.last_mut() else { return Err(stray()) };
+            let Some(Item::Command(command)) = items.last_mut() else {
+                return Err(stray());
+            };
             if let Some(more) = line.strip_prefix(">> ") {
                 command.text.push(more.to_owned());
             } else if let Some(other) = line.strip_prefix('~') {
@@ -110,13 +112,19 @@ mod tests {
 
     #[test]
     fn written_as_read() {
-        let text = "# story\n\n> Put key: \"a\"\n>> value: \"b\"\nheader { revision: 2 }\n~ other\n";
+        let text =
+            "# story\n\n> Put key: \"a\"\n>> value: \"b\"\nheader { revision: 2 }\n~ other\n";
         let items = parse(text).expect("a right script");
         assert_eq!(write(&items), text);
-        let Item::Command(command) = &items[2] else { panic!("{items:?}") };
+        let Item::Command(command) = &items[2] else {
+            panic!("{items:?}")
+        };
         assert_eq!(command.joined(), "Put key: \"a\" value: \"b\"");
         assert_eq!(command.answer, ["header { revision: 2 }"]);
-        assert_eq!(command.differs.as_deref(), Some(["other".to_owned()].as_slice()));
+        assert_eq!(
+            command.differs.as_deref(),
+            Some(["other".to_owned()].as_slice())
+        );
     }
 
     #[test]

@@ -50,12 +50,17 @@ pub fn tenon() -> Result<PathBuf, String> {
         return Ok(PathBuf::from(path));
     }
     let exe = std::env::current_exe().map_err(|e| e.to_string())?;
-    let built = exe.parent().and_then(Path::parent).map(|dir| dir.join("tenon"));
+    let built = exe
+        .parent()
+        .and_then(Path::parent)
+        .map(|dir| dir.join("tenon"));
     match built {
         Some(path) if path.is_file() => Ok(path),
-        _ => Err("no tenon binary beside the tests: run `cargo build --bin tenon` first, \
+        _ => Err(
+            "no tenon binary beside the tests: run `cargo build --bin tenon` first, \
                   or set TENON_BIN"
-            .to_owned()),
+                .to_owned(),
+        ),
     }
 }
 
@@ -72,7 +77,15 @@ impl Server {
         let dir = tempfile::tempdir().map_err(|e| format!("temporary directory: {e}"))?;
         let [client_port, peer_port] = free_ports().map_err(|e| format!("free ports: {e}"))?;
         let flags = flags.to_vec();
-        let mut server = Self { kind, program, flags, dir, client_port, peer_port, child: None };
+        let mut server = Self {
+            kind,
+            program,
+            flags,
+            dir,
+            client_port,
+            peer_port,
+            child: None,
+        };
         server.spawn()?;
         Ok(server)
     }
@@ -106,15 +119,23 @@ impl Server {
     /// # Errors
     /// The operating system's text.
     pub fn spawn(&mut self) -> Result<(), String> {
-        assert!(self.child.is_none(), "one process at a time on one directory");
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log_path());
+        assert!(
+            self.child.is_none(),
+            "one process at a time on one directory"
+        );
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.log_path());
         let log = log.map_err(|e| format!("log file: {e}"))?;
         let mut command = Command::new(&self.program);
         if self.kind == Kind::Tenon {
             command.arg("serve");
         }
         let (client, peer) = (self.url(), self.peer_url());
-        command.arg("--name=default").arg(format!("--data-dir={}", self.data_dir().display()));
+        command
+            .arg("--name=default")
+            .arg(format!("--data-dir={}", self.data_dir().display()));
         command.arg(format!("--listen-client-urls={client}"));
         command.arg(format!("--advertise-client-urls={client}"));
         command.arg(format!("--listen-peer-urls={peer}"));
@@ -124,7 +145,11 @@ impl Server {
         if self.kind == Kind::Etcd {
             command.arg("--unsafe-no-fsync");
         }
-        command.args(&self.flags).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command
+            .args(&self.flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
         let child = command.spawn();
         self.child = Some(child.map_err(|e| format!("{}: {e}", self.program.display()))?);
         Ok(())
@@ -135,10 +160,15 @@ impl Server {
     /// # Errors
     /// The exit status and the last lines it logged.
     pub fn check_running(&mut self) -> Result<(), String> {
-        let Some(child) = &mut self.child else { return Err("not started".to_owned()) };
+        let Some(child) = &mut self.child else {
+            return Err("not started".to_owned());
+        };
         match child.try_wait() {
             Ok(None) => Ok(()),
-            Ok(Some(status)) => Err(format!("server ended with {status}; log: {}", self.log_end())),
+            Ok(Some(status)) => Err(format!(
+                "server ended with {status}; log: {}",
+                self.log_end()
+            )),
             Err(e) => Err(e.to_string()),
         }
     }
@@ -154,7 +184,9 @@ impl Server {
     /// SIGTERM, then waits; the exit code, or `None` when it had to be killed.
     pub fn stop(&mut self) -> Option<i32> {
         let mut child = self.child.take()?;
-        let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+        let _ = Command::new("kill")
+            .args(["-TERM", &child.id().to_string()])
+            .status();
         let deadline = Instant::now() + STOP_MAX;
         while Instant::now() < deadline {
             if let Ok(Some(status)) = child.try_wait() {
@@ -188,6 +220,9 @@ impl Drop for Server {
 
 /// Two ports that were free a moment ago.
 fn free_ports() -> std::io::Result<[u16; 2]> {
-    let [a, b] = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
+    let [a, b] = [
+        TcpListener::bind("127.0.0.1:0")?,
+        TcpListener::bind("127.0.0.1:0")?,
+    ];
     Ok([a.local_addr()?.port(), b.local_addr()?.port()])
 }

@@ -48,7 +48,11 @@ impl Stream {
             };
             let _ = arrived.send(Arrival::End(end));
         });
-        Self { requests: Some(requests), answers, reader }
+        Self {
+            requests: Some(requests),
+            answers,
+            reader,
+        }
     }
 
     /// Sends one message.
@@ -57,7 +61,9 @@ impl Stream {
     /// A sentence when the stream is already finished.
     pub fn send(&self, message: DynamicMessage) -> Result<(), String> {
         let sender = self.requests.as_ref().ok_or("stream is finished")?;
-        sender.send(message).map_err(|_| "stream has ended".to_owned())
+        sender
+            .send(message)
+            .map_err(|_| "stream has ended".to_owned())
     }
 
     /// Sends nothing more.
@@ -67,7 +73,10 @@ impl Stream {
 
     /// The next arrival, or `None` when nothing came within `wait`.
     pub async fn next(&mut self, wait: Duration) -> Option<Arrival> {
-        timeout_at(Instant::now() + wait, self.answers.recv()).await.ok().flatten()
+        timeout_at(Instant::now() + wait, self.answers.recv())
+            .await
+            .ok()
+            .flatten()
     }
 }
 

@@ -30,18 +30,24 @@ fn main() {
     let etcd = oracle("etcd").is_some();
     let record = std::env::var_os("TENON_ORACLE_RECORD").is_some_and(|v| v == "1");
     if !etcd {
-        println!("SKIP: oracle: no etcd here (.ci/oracle-setup builds it); answers recorded before stand in");
+        println!(
+            "SKIP: oracle: no etcd here (.ci/oracle-setup builds it); answers recorded before stand in"
+        );
     }
     let mut trials = Vec::new();
     for file in files {
         let name = file.strip_prefix(&root).unwrap_or(&file).with_extension("");
         let name = name.display().to_string();
         let (on_etcd, etcd_schema) = (file.clone(), schema.clone());
-        let trial = Trial::test(format!("etcd::{name}"), move || check_etcd(&etcd_schema, &on_etcd, record));
+        let trial = Trial::test(format!("etcd::{name}"), move || {
+            check_etcd(&etcd_schema, &on_etcd, record)
+        });
         trials.push(trial.with_ignored_flag(!etcd));
         if !record {
             let schema = schema.clone();
-            trials.push(Trial::test(format!("tenon::{name}"), move || check_tenon(&schema, &file)));
+            trials.push(Trial::test(format!("tenon::{name}"), move || {
+                check_tenon(&schema, &file)
+            }));
         }
     }
     libtest_mimic::run(&args, trials).exit();
@@ -76,7 +82,10 @@ fn read(file: &Path) -> Result<Vec<Item>, Failed> {
 }
 
 fn answers(schema: &Schema, kind: Kind, items: &[Item]) -> Result<Answers, Failed> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     let bounded = async { tokio::time::timeout(SCRIPT_MAX, run::run(schema, kind, items)).await };
     let late = |_| format!("not done within {} s", SCRIPT_MAX.as_secs());
     Ok(runtime.block_on(bounded).map_err(late)??)
@@ -86,7 +95,9 @@ fn compare(file: &Path, items: &[Item], answers: &Answers, tenon: bool) -> Resul
     let mut wrong = String::new();
     let mut answers = answers.iter();
     for item in items {
-        let Item::Command(command) = item else { continue };
+        let Item::Command(command) = item else {
+            continue;
+        };
         let got = answers.next().map_or(&[][..], Vec::as_slice);
         let expected = match (&command.differs, tenon) {
             (Some(differs), true) => differs,
@@ -95,17 +106,26 @@ fn compare(file: &Path, items: &[Item], answers: &Answers, tenon: bool) -> Resul
         if got != expected.as_slice() {
             wrong.push_str(&format!("\n{}:{}: > ", file.display(), command.line));
             wrong.push_str(&command.joined());
-            expected.iter().for_each(|line| wrong.push_str(&format!("\n  - {line}")));
-            got.iter().for_each(|line| wrong.push_str(&format!("\n  + {line}")));
+            expected
+                .iter()
+                .for_each(|line| wrong.push_str(&format!("\n  - {line}")));
+            got.iter()
+                .for_each(|line| wrong.push_str(&format!("\n  + {line}")));
         }
     }
-    if wrong.is_empty() { Ok(()) } else { Err(format!("(- expected, + got){wrong}").into()) }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("(- expected, + got){wrong}").into())
+    }
 }
 
 fn script_files(dir: &Path, found: &mut Vec<PathBuf>) {
     let entries = std::fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
     for entry in entries {
-        let path = entry.unwrap_or_else(|e| panic!("{}: {e}", dir.display())).path();
+        let path = entry
+            .unwrap_or_else(|e| panic!("{}: {e}", dir.display()))
+            .path();
         if path.is_dir() {
             script_files(&path, found);
         } else if path.extension().is_some_and(|e| e == "txt") {

@@ -7,15 +7,34 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("env/Cargo.toml", &[]),
     ("proto/Cargo.toml", &[]),
     ("storage/Cargo.toml", &["tenon-proto", "tenon-env"]),
-    ("raft/Cargo.toml", &["tenon-proto", "tenon-env", "tenon-storage"]),
-    ("client/Cargo.toml", &["tenon-proto", "tenon-storage?", "tenon-env?"]),
+    (
+        "raft/Cargo.toml",
+        &["tenon-proto", "tenon-env", "tenon-storage"],
+    ),
+    (
+        "client/Cargo.toml",
+        &["tenon-proto", "tenon-storage?", "tenon-env?"],
+    ),
     (
         "server/Cargo.toml",
-        &["tenon-proto", "tenon-env", "tenon-storage", "tenon-raft", "tenon-client"],
+        &[
+            "tenon-proto",
+            "tenon-env",
+            "tenon-storage",
+            "tenon-raft",
+            "tenon-client",
+        ],
     ),
     (
         "sim/Cargo.toml",
-        &["tenon-server", "tenon-raft", "tenon-storage", "tenon-client", "tenon-proto", "tenon-env"],
+        &[
+            "tenon-server",
+            "tenon-raft",
+            "tenon-storage",
+            "tenon-client",
+            "tenon-proto",
+            "tenon-env",
+        ],
     ),
     ("tests/Cargo.toml", &[]),
     ("bench/Cargo.toml", &["tenon-proto"]),
@@ -33,7 +52,9 @@ pub fn arrows(path: &str, text: &str) -> Vec<String> {
         if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
             table = name;
         }
-        let Some(name) = dependency(table, line) else { continue };
+        let Some(name) = dependency(table, line) else {
+            continue;
+        };
         let at = format!("{path}:{}", index + 1);
         if !line.starts_with('[') && !line.contains("workspace = true") {
             findings.push(format!("{at}: {name}: versions stand in the root manifest"));
@@ -82,20 +103,44 @@ mod tests {
         let found = arrows("storage/Cargo.toml", text);
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[0].starts_with("storage/Cargo.toml:3:"), "{found:?}");
-        assert_eq!(arrows("storage/Cargo.toml", "[dependencies.tenon-raft]\nworkspace = true\n").len(), 1);
+        assert_eq!(
+            arrows(
+                "storage/Cargo.toml",
+                "[dependencies.tenon-raft]\nworkspace = true\n"
+            )
+            .len(),
+            1
+        );
     }
 
     #[test]
     fn optional_arrows_need_their_feature() {
-        assert_eq!(arrows("client/Cargo.toml", "[dependencies]\ntenon-env.workspace = true\n").len(), 1);
+        assert_eq!(
+            arrows(
+                "client/Cargo.toml",
+                "[dependencies]\ntenon-env.workspace = true\n"
+            )
+            .len(),
+            1
+        );
         let optional = "[dependencies]\ntenon-env = { workspace = true, optional = true }\n";
         assert!(arrows("client/Cargo.toml", optional).is_empty());
     }
 
     #[test]
     fn stray_versions_openraft_and_unknown_rooms_are_found() {
-        assert_eq!(arrows("env/Cargo.toml", "[dependencies]\nbytes = \"1\"\n").len(), 1);
-        assert_eq!(arrows("sim/Cargo.toml", "[dependencies]\nopenraft.workspace = true\n").len(), 1);
+        assert_eq!(
+            arrows("env/Cargo.toml", "[dependencies]\nbytes = \"1\"\n").len(),
+            1
+        );
+        assert_eq!(
+            arrows(
+                "sim/Cargo.toml",
+                "[dependencies]\nopenraft.workspace = true\n"
+            )
+            .len(),
+            1
+        );
         assert_eq!(arrows("attic/Cargo.toml", "").len(), 1);
         assert!(arrows("Cargo.toml", "[workspace.dependencies]\nbytes = \"1\"\n").is_empty());
     }

@@ -18,7 +18,9 @@ pub fn shape(path: &str, text: &str) -> Vec<String> {
     }
     for (line, name, length) in functions(&blank(text)) {
         if length > FN_LINES_MAX {
-            findings.push(format!("{path}:{line}: fn {name}: {length} lines, at most {FN_LINES_MAX}"));
+            findings.push(format!(
+                "{path}:{line}: fn {name}: {length} lines, at most {FN_LINES_MAX}"
+            ));
         }
     }
     findings
@@ -32,7 +34,11 @@ pub fn blank(text: &str) -> String {
     while at < bytes.len() {
         let end = literal_end(bytes, at);
         if end > at {
-            out.extend(bytes[at..end].iter().map(|b| if *b == b'\n' { b'\n' } else { b' ' }));
+            out.extend(
+                bytes[at..end]
+                    .iter()
+                    .map(|b| if *b == b'\n' { b'\n' } else { b' ' }),
+            );
             at = end;
         } else {
             out.push(bytes[at]);
@@ -96,7 +102,12 @@ fn raw_string_end(bytes: &[u8], start: usize, mut at: usize) -> usize {
     at += 1;
     while at < bytes.len() {
         let closes = bytes[at] == b'"'
-            && bytes[at + 1..].iter().take(hashes).filter(|b| **b == b'#').count() == hashes;
+            && bytes[at + 1..]
+                .iter()
+                .take(hashes)
+                .filter(|b| **b == b'#')
+                .count()
+                == hashes;
         if closes {
             return at + 1 + hashes;
         }
@@ -126,11 +137,14 @@ fn is_word(byte: u8) -> bool {
 /// Offsets of `word` standing alone in blanked text.
 pub fn words<'a>(blanked: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let bytes = blanked.as_bytes();
-    blanked.match_indices(word).map(|(at, _)| at).filter(move |at| {
-        let before = at.checked_sub(1).map(|i| bytes[i]);
-        let after = bytes.get(at + word.len()).copied();
-        !before.is_some_and(is_word) && !after.is_some_and(is_word)
-    })
+    blanked
+        .match_indices(word)
+        .map(|(at, _)| at)
+        .filter(move |at| {
+            let before = at.checked_sub(1).map(|i| bytes[i]);
+            let after = bytes.get(at + word.len()).copied();
+            !before.is_some_and(is_word) && !after.is_some_and(is_word)
+        })
 }
 
 /// The line of an offset, from 1.
@@ -143,12 +157,21 @@ fn functions(blanked: &str) -> Vec<(usize, String, usize)> {
     let mut found = Vec::new();
     for at in words(blanked, "fn") {
         let rest = &blanked[at + 2..];
-        let name: String =
-            rest.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-        let body = rest.find(['{', ';']).filter(|i| rest[*i..].starts_with('{'));
+        let name: String = rest
+            .trim_start()
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect();
+        let body = rest
+            .find(['{', ';'])
+            .filter(|i| rest[*i..].starts_with('{'));
         if let (false, Some(body)) = (name.is_empty(), body) {
             let end = close(rest, body);
-            found.push((line_of(blanked, at), name, rest[..end].matches('\n').count() + 1));
+            found.push((
+                line_of(blanked, at),
+                name,
+                rest[..end].matches('\n').count() + 1,
+            ));
         }
     }
     found
@@ -197,7 +220,9 @@ pub fn test_files(path: &str, text: &str) -> Vec<String> {
     };
     let mut found = Vec::new();
     for (at, _) in blanked.match_indices("#[cfg(test)]") {
-        let Some(item) = blanked[at..].split_inclusive([';', '{']).next() else { continue };
+        let Some(item) = blanked[at..].split_inclusive([';', '{']).next() else {
+            continue;
+        };
         if let Some(name) = item.strip_suffix(';').and_then(|i| i.rsplit_once("mod ")) {
             let name = name.1.trim();
             // A `#[path = "name.rs"]` module lies beside the file itself.
@@ -213,7 +238,8 @@ mod tests {
 
     #[test]
     fn literals_and_comments_are_blanked() {
-        let text = "a(\"fn {\", 'x', '\\'', r#\"}\"#); // fn }\n/* { /* */ */ fn b<'a>(c: &'a str) {}";
+        let text =
+            "a(\"fn {\", 'x', '\\'', r#\"}\"#); // fn }\n/* { /* */ */ fn b<'a>(c: &'a str) {}";
         let blanked = blank(text);
         assert_eq!(blanked.len(), text.len());
         assert_eq!(words(&blanked, "fn").count(), 1);
@@ -230,14 +256,20 @@ mod tests {
         let short = format!("//! Story.\nfn short() {{\n{}}}\n", "    x();\n".repeat(68));
         assert!(shape("a.rs", &short).is_empty());
         assert_eq!(shape("a.rs", "fn a() {}\n").len(), 1, "no story");
-        assert_eq!(shape("a.rs", &format!("//! Story.\n{}", "//\n".repeat(500))).len(), 1);
+        assert_eq!(
+            shape("a.rs", &format!("//! Story.\n{}", "//\n".repeat(500))).len(),
+            1
+        );
     }
 
     #[test]
     fn test_parts_are_known() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() {}\n}\nfn c() {}\n";
         let left = without_tests(&blank(text));
-        assert!(left.contains("fn a") && left.contains("fn c") && !left.contains("fn b"), "{left}");
+        assert!(
+            left.contains("fn a") && left.contains("fn c") && !left.contains("fn b"),
+            "{left}"
+        );
         assert_eq!(line_of(&left, left.find("fn c").unwrap_or(0)), 6);
         let found = test_files("storage/src/wal.rs", "#[cfg(test)]\nmod crash;\nmod real;");
         assert_eq!(found, ["storage/src/wal/crash.rs", "storage/src/crash.rs"]);
