@@ -32,7 +32,9 @@ impl Names {
         for (name, value) in &self.0 {
             if value.abs() >= ID_MIN {
                 out = out.replace(&value.to_string(), &format!("${name}"));
-                out = out.replace(&hex(*value), &format!("${name}.hex"));
+                let hex = hex(*value);
+                out = out.replace(&format!("{hex:0>16}"), &format!("${name}.hex"));
+                out = out.replace(&hex, &format!("${name}.hex"));
             }
         }
         out

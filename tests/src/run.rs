@@ -11,9 +11,11 @@
 //! - `open s Method`, `send s request`, `recv s N [within MS]`, `silent s`, `finish s` (send no more), `drop s`.
 //! - before `recv` or a call: `sorted` (the order does not matter), `counted` (lists by their length),
 //!   `brief` (only whether it went well), `unnumbered` (without the header's revision).
+//! - `ctl …`, `start …`, `lines …`, `stop …`: real etcdctl, see `ctl`.
 //! - `sleep MS`, `restart` (SIGTERM), `kill` (SIGKILL); both start again on the same directory.
 
 use crate::call::{self, Metadata};
+use crate::ctl::{self, Ctl};
 use crate::expand::{Names, expand};
 use crate::parallel::{self, Repeated};
 use crate::print::{self, Detail};
@@ -110,6 +112,7 @@ struct Session {
     names: Names,
     streams: BTreeMap<String, Stream>,
     methods: BTreeMap<String, MethodDescriptor>,
+    ctl: Ctl,
 }
 
 /// How a command wants its answer.
@@ -130,6 +133,7 @@ impl Session {
             names,
             streams,
             methods,
+            ctl: Ctl::default(),
         };
         session
             .step("MemberList -> member=header.member_id, cluster=header.cluster_id")
@@ -190,6 +194,7 @@ impl Session {
             "times" => self.times(rest, metadata).await,
             "until" => self.until(rest, metadata).await,
             "parallel" => self.parallel(rest, metadata).await,
+            "ctl" | "start" | "lines" | "stop" => self.etcdctl(verb, rest).await,
             "open" | "send" | "recv" | "silent" | "finish" | "drop" => {
                 self.stream(verb, rest, manner, metadata).await
             }
@@ -218,6 +223,26 @@ impl Session {
         self.server.spawn()?;
         self.channel = wait_ready(&self.schema, &mut self.server).await?;
         Ok(lines)
+    }
+
+    async fn etcdctl(&mut self, verb: &str, rest: &str) -> Result<Vec<String>, String> {
+        let url = self.server.url();
+        let rest = expand(rest, &self.names)?;
+        if verb == "ctl" {
+            let (args, capture) = rest.rsplit_once(" -> ").unwrap_or((&rest, ""));
+            let lines = self.ctl.run(&url, args).await?;
+            if let Some((name, place)) = capture.split_once('=') {
+                self.names.set(name, ctl::hex_word(&lines, place)?);
+            }
+            return Ok(lines);
+        }
+        let (name, rest) = rest.split_once(' ').unwrap_or((&rest, ""));
+        match verb {
+            "start" => self.ctl.start(&url, name, rest)?,
+            "lines" => return self.ctl.lines(name, number(rest)?).await,
+            _ => self.ctl.stop(name),
+        }
+        Ok(Vec::new())
     }
 
     /// A call, and what it remembers.

@@ -27,12 +27,15 @@ fn main() {
     let mut files = Vec::new();
     script_files(&root, &mut files);
     assert!(!files.is_empty(), "no scripts under {}", root.display());
-    let etcd = oracle("etcd").is_some();
+    let (etcd, etcdctl) = (oracle("etcd").is_some(), oracle("etcdctl").is_some());
     let record = std::env::var_os("TENON_ORACLE_RECORD").is_some_and(|v| v == "1");
     if !etcd {
         println!(
             "SKIP: oracle: no etcd here (.ci/oracle-setup builds it); answers recorded before stand in"
         );
+    }
+    if !etcdctl {
+        println!("SKIP: oracle: no etcdctl here; the etcdctl scripts are ignored");
     }
     let mut trials = Vec::new();
     for file in files {
