@@ -138,7 +138,7 @@ impl Hub {
     pub(super) fn create(&self, stream_id: u64, request: &WatchCreateRequest) {
         let mut state = self.state.lock();
         if let Err(reason) = state.create(stream_id, request) {
-            let refused = refused(state.current, reason.into());
+            let refused = refused(state.current, reason.cancel_reason());
             state.stream(stream_id).queue.push(Item::Answer(refused));
         }
     }

@@ -12,14 +12,10 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb::WatchCreateRequest;
 use tenon_proto::etcdserverpb::watch_create_request::FilterType;
 use tenon_proto::key_range::KeyRange;
-
-/// Refusals by which etcd's clients tell what was wrong.
-const DUPLICATE_ID: &str = "mvcc: duplicate watch ID provided on the WatchStream";
-const EMPTY_RANGE: &str = "mvcc: watcher range is empty";
-const NEGATIVE_START: &str = "etcdserver: mvcc: required revision has been compacted";
 
 /// Where a watcher stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,18 +104,20 @@ impl State {
         &mut self,
         stream_id: u64,
         request: &WatchCreateRequest,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), Error> {
         let range = range_of(request);
         if range.is_empty() {
-            return Err(EMPTY_RANGE);
+            return Err(Error::WatchRangeEmpty);
         }
         if request.start_revision < 0 {
-            return Err(NEGATIVE_START);
+            return Err(Error::Compacted);
         }
         let (current, compacted) = (self.current, self.compacted);
         let serial = self.next_serial;
         let stream = self.stream(stream_id);
-        let id = stream.choose_id(request.watch_id).ok_or(DUPLICATE_ID)?;
+        let id = stream
+            .choose_id(request.watch_id)
+            .ok_or(Error::WatchIdDuplicate)?;
         let start = request.start_revision;
         let drops = |filter: FilterType| request.filters.contains(&(filter as i32));
         let watcher = Arc::new(Watcher {

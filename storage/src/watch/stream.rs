@@ -74,6 +74,7 @@ pub(super) enum Item {
 struct Items {
     queue: VecDeque<Item>,
     bytes: usize,
+    answers: usize,
 }
 
 /// The queue between the hub and a stream's reader.
@@ -93,8 +94,9 @@ impl Queue {
         }
     }
 
-    /// Queues an answer or a mark; never refused, because clients cannot pile them up: they are made
-    /// by their own requests and by ticks, at most one mark for each watcher.
+    /// Queues an answer or a mark; never refused. Answers are made by the client's own requests, which
+    /// the service stops reading when they pile up ([`WatchStream::answers_pending`]); there is at
+    /// most one mark for each watcher.
     pub(super) fn push(&self, item: Item) {
         self.push_locked(&mut self.items.lock(), item);
     }
@@ -126,6 +128,7 @@ impl Queue {
 
     fn push_locked(&self, items: &mut Items, item: Item) {
         let was_empty = items.queue.is_empty();
+        items.answers += usize::from(matches!(item, Item::Answer(_)));
         items.queue.push_back(item);
         if was_empty {
             self.notify.notify_one();
@@ -135,8 +138,10 @@ impl Queue {
     fn pop(&self) -> Option<Item> {
         let mut items = self.items.lock();
         let item = items.queue.pop_front()?;
-        if let Item::Live { batch, .. } = &item {
-            items.bytes -= batch.bytes + ITEM_BYTES;
+        match &item {
+            Item::Live { batch, .. } => items.bytes -= batch.bytes + ITEM_BYTES,
+            Item::Answer(_) => items.answers -= 1,
+            Item::Behind(_) => {}
         }
         Some(item)
     }
@@ -195,6 +200,12 @@ impl WatchStream {
     /// the last tick get a progress answer under their own id.
     pub fn tick(&self) {
         self.hub.tick(self.id);
+    }
+
+    /// Answers to requests and ticks that wait, without events. The caller stops taking requests when
+    /// they pile up.
+    pub fn answers_pending(&self) -> usize {
+        self.queue.items.lock().answers
     }
 
     /// The next answer, or what else to do. Takes bounded time; may read a page of history.
