@@ -146,6 +146,8 @@ impl AsyncRuntime for NodeRuntime {
         T: Send + 'static,
     {
         let env = with_env(Env::clone);
-        env.blocking(Lane::Read, step).await.map_err(std::io::Error::other)
+        env.blocking(Lane::Read, step)
+            .await
+            .map_err(std::io::Error::other)
     }
 }

@@ -120,7 +120,9 @@ impl Watch for NodeWatch {
 
 impl<T: OptionalSend + OptionalSync> WatchSender<NodeWatch, T> for WatchTx<T> {
     fn send(&self, value: T) -> Result<(), openraft_rt::watch::SendError<T>> {
-        self.0.send(value).map_err(|e| openraft_rt::watch::SendError(e.0))
+        self.0
+            .send(value)
+            .map_err(|e| openraft_rt::watch::SendError(e.0))
     }
 
     fn send_if_modified<F>(&self, modify: F) -> bool
@@ -141,7 +143,10 @@ impl<T: OptionalSend + OptionalSync> WatchSender<NodeWatch, T> for WatchTx<T> {
 
 impl<T: OptionalSend + OptionalSync> WatchReceiver<NodeWatch, T> for WatchRx<T> {
     async fn changed(&mut self) -> Result<(), openraft_rt::RecvError> {
-        self.0.changed().await.map_err(|_| openraft_rt::RecvError(()))
+        self.0
+            .changed()
+            .await
+            .map_err(|_| openraft_rt::RecvError(()))
     }
 
     fn borrow_watched(&self) -> sync::watch::Ref<'_, T> {

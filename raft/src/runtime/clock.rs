@@ -67,7 +67,12 @@ pub(crate) struct NodeSleep {
 
 impl NodeSleep {
     pub(super) fn until(env: &Env, deadline: Instant) -> NodeSleep {
-        NodeSleep { clock: env.clock.clone(), deadline, yields: 0, timer: None }
+        NodeSleep {
+            clock: env.clock.clone(),
+            deadline,
+            yields: 0,
+            timer: None,
+        }
     }
 }
 
@@ -87,7 +92,9 @@ impl Future for NodeSleep {
                 return Poll::Pending;
             }
         }
-        let timer = this.timer.get_or_insert_with(|| this.clock.sleep_until(this.deadline));
+        let timer = this
+            .timer
+            .get_or_insert_with(|| this.clock.sleep_until(this.deadline));
         timer.as_mut().poll(cx)
     }
 }
@@ -100,7 +107,10 @@ pub(crate) struct NodeTimeout<F> {
 
 impl<F> NodeTimeout<F> {
     pub(super) fn new(future: F, sleep: NodeSleep) -> NodeTimeout<F> {
-        NodeTimeout { future: Box::pin(future), sleep }
+        NodeTimeout {
+            future: Box::pin(future),
+            sleep,
+        }
     }
 }
 

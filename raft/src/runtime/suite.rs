@@ -19,8 +19,9 @@ impl Driver {
     pub(super) fn block_on<F: Future>(&mut self, future: F) -> F::Output {
         let mut out = None;
         {
-            let mut scoped =
-                std::pin::pin!(NodeScope::new(self.env.clone(), async { out = Some(future.await) }));
+            let mut scoped = std::pin::pin!(NodeScope::new(self.env.clone(), async {
+                out = Some(future.await)
+            }));
             (self.drive)(scoped.as_mut());
         }
         out.expect("the driver runs the future to its end")
@@ -32,6 +33,9 @@ impl Driver {
 /// # Panics
 /// When the runtime breaks a rule that openraft relies on.
 pub fn runtime_suite(env: &Env, drive: Drive) {
-    let mut runtime = NodeRuntime(Driver { env: env.clone(), drive });
+    let mut runtime = NodeRuntime(Driver {
+        env: env.clone(),
+        drive,
+    });
     Suite::<NodeRuntime>::test_all_on(&mut runtime);
 }

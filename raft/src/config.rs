@@ -1,0 +1,108 @@
+//! Room `raft`: a member's settings, and openraft's made from them. The values that must not be openraft's
+//! defaults are set and checked here, in one place.
+
+use crate::error::StartError;
+use openraft::SnapshotPolicy;
+use std::time::Duration;
+use tenon_proto::ids::{ClusterId, MemberId};
+use tenon_proto::log::Membership;
+
+/// What a member's raft is started with.
+#[derive(Clone, Debug)]
+pub struct RaftConfig {
+    /// This member.
+    pub member_id: MemberId,
+    /// The cluster that it and all its peers belong to.
+    pub cluster_id: ClusterId,
+    /// Time between two heartbeats (`--heartbeat-interval`); at least 1 ms.
+    pub heartbeat: Duration,
+    /// Shortest election timeout (`--election-timeout`); at least 3 heartbeats. The longest is twice it.
+    pub election: Duration,
+    /// Entries kept in the log for members that lag, once the engine holds them
+    /// (`--snapshot-catchup-entries`). The WAL's bound in bytes prevails.
+    pub snapshot_catchup_entries: u64,
+    /// Bytes of the WAL above which old entries go, however many must be kept.
+    pub wal_bytes_max: u64,
+    /// The first configuration, for a member without a log; every first member gets the same. `None` to
+    /// join a running cluster or to restart.
+    pub initial: Option<Membership>,
+}
+
+impl RaftConfig {
+    /// etcd's defaults for a member that finds its log, or joins.
+    pub fn new(member_id: MemberId, cluster_id: ClusterId) -> RaftConfig {
+        RaftConfig {
+            member_id,
+            cluster_id,
+            heartbeat: Duration::from_millis(100),
+            election: Duration::from_millis(1000),
+            snapshot_catchup_entries: 5000,
+            wal_bytes_max: 96 << 20,
+            initial: None,
+        }
+    }
+}
+
+fn millis(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// openraft's settings (DESIGN §6).
+pub(crate) fn openraft(config: &RaftConfig) -> Result<openraft::Config, StartError> {
+    let election = millis(config.election);
+    let election_max = election.saturating_mul(2);
+    let settings = openraft::Config {
+        cluster_name: config.cluster_id.to_string(),
+        heartbeat_interval: millis(config.heartbeat),
+        election_timeout_min: election,
+        election_timeout_max: election_max,
+        // The leader's lease lasts one longest election timeout; see `validate`.
+        quorum_loss_probe_interval: Some(election_max.saturating_mul(2)),
+        enable_leader_restore: Some(false),
+        enable_pre_vote: Some(true),
+        allow_log_reversion: None,
+        max_payload_entries: 4096,
+        snapshot_policy: SnapshotPolicy::Never,
+        // `upkeep` alone decides what is purged.
+        max_in_snapshot_log_to_keep: u64::MAX,
+        // A snapshot is streamed for as long as it makes progress; the transport bounds each step.
+        install_snapshot_timeout: millis(Duration::from_secs(24 * 3600)),
+        backoff: "10ms 20ms 40ms ...500ms".to_owned(),
+        // Replication starts as soon as an append is queued, beside the leader's own disk write.
+        broadcast_submitted_on_append: Some(true),
+        ..openraft::Config::default()
+    };
+    let settings = settings
+        .validate()
+        .map_err(|e| StartError::Timings(e.to_string()))?;
+    assert_eq!(
+        settings.enable_leader_restore,
+        Some(false),
+        "a restarted leader must not resume its term: it may have lost entries it had sent"
+    );
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn etcds_defaults_and_its_extremes_are_accepted() {
+        let mut config = RaftConfig::new(MemberId(1), ClusterId(2));
+        openraft(&config).expect("defaults");
+        config.heartbeat = Duration::from_millis(1);
+        config.election = Duration::from_millis(5);
+        openraft(&config).expect("fast");
+        config.heartbeat = Duration::from_secs(9);
+        config.election = Duration::from_secs(50);
+        openraft(&config).expect("slow");
+    }
+
+    #[test]
+    fn an_election_shorter_than_a_heartbeat_is_refused() {
+        let mut config = RaftConfig::new(MemberId(1), ClusterId(2));
+        config.election = config.heartbeat;
+        assert!(matches!(openraft(&config), Err(StartError::Timings(_))));
+    }
+}

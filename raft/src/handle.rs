@@ -1,0 +1,189 @@
+//! Room `raft`: the way in for the rooms above, in words of our own. Calls may come from any task; the work
+//! is done by tasks inside the node's scope.
+
+use crate::config::{self, RaftConfig};
+use crate::error::{ProposeError, ReadError, StartError};
+use crate::flight::Applied;
+use crate::log_store::LogStore;
+use crate::network::Factory;
+use crate::node::{Node, Parts};
+use crate::proposer::Proposer;
+use crate::reads::Reads;
+use crate::sole::Sole;
+use crate::state_machine::StateMachine;
+use crate::status::RaftStatus;
+use crate::types::Birth;
+use crate::upkeep;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tenon_env::sync::watch;
+use tenon_env::{Env, Instant, NodeScope, Task};
+use tenon_proto::command::Command;
+use tenon_proto::ids::LogIndex;
+use tenon_proto::log::Membership;
+use tenon_storage::Store;
+use tenon_storage::wal::{Recovery, Wal};
+
+/// One member's raft. Clones name the same; it runs until [`RaftHandle::shutdown`] or its node's end.
+#[derive(Clone)]
+pub struct RaftHandle {
+    node: Node,
+    reads: Reads,
+    tasks: Arc<Mutex<Vec<Task>>>,
+}
+
+impl std::fmt::Debug for RaftHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RaftHandle({})", self.node.config().member_id)
+    }
+}
+
+impl RaftHandle {
+    /// Starts a member on its store and log, both freshly opened. Committed entries that the store does not
+    /// hold yet are applied before this returns. A first configuration is used only when the log is empty.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing runs then.
+    pub async fn start(
+        env: &Env,
+        config: RaftConfig,
+        store: Store,
+        (wal, recovery): (Wal, Recovery),
+    ) -> Result<RaftHandle, StartError> {
+        let start = start(env.clone(), config, store, wal, recovery);
+        NodeScope::new(env.clone(), start).await
+    }
+
+    /// Replicates a command and applies it; its result. Commands proposed at the same time share an entry.
+    ///
+    /// # Errors
+    /// [`ProposeError::NotProposed`] when the command is in no log, [`ProposeError::Unknown`] otherwise.
+    pub async fn propose(
+        &self,
+        command: Command,
+        deadline: Instant,
+    ) -> Result<Applied, ProposeError> {
+        self.node.proposer().propose(command, deadline).await
+    }
+
+    /// Completes once everything acknowledged anywhere before this call is applied here; a read of the store
+    /// is linearizable then. The index applied.
+    ///
+    /// # Errors
+    /// When no leader confirmed it before `deadline`.
+    pub async fn read_index(&self, deadline: Instant) -> Result<LogIndex, ReadError> {
+        self.reads.read_index(deadline).await
+    }
+
+    /// The member's view now.
+    pub fn status(&self) -> RaftStatus {
+        self.node.status()
+    }
+
+    /// The member's view as leader, term and membership change; its positions are those of that moment.
+    pub fn watch_status(&self) -> watch::Receiver<RaftStatus> {
+        self.node.watch_status()
+    }
+
+    /// The replicated state.
+    pub fn store(&self) -> &Store {
+        self.node.store()
+    }
+
+    /// Waits until this member has applied at least what it had applied before it stopped, so that a
+    /// serializable read cannot go back behind an answer given then. False when the deadline came first:
+    /// without a quorum nobody can tell.
+    pub async fn wait_recovered(&self, deadline: Instant) -> bool {
+        let within = deadline - self.node.env().now();
+        self.node.wait_recovered(within).await
+    }
+
+    /// Why the member must stop, once it must: disk, log or a bug. Nothing is acknowledged from then on.
+    pub fn fatal(&self) -> watch::Receiver<Option<String>> {
+        self.node.watch_fatal()
+    }
+
+    /// Ends all tasks: callers get their answers, openraft stops. Store and WAL stay open; close the store
+    /// first, then the WAL.
+    pub async fn shutdown(&self) {
+        self.reads.close();
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        tasks.iter().for_each(Task::abort);
+        self.node.stop().await;
+    }
+}
+
+async fn start(
+    env: Env,
+    config: RaftConfig,
+    store: Store,
+    wal: Wal,
+    recovery: Recovery,
+) -> Result<RaftHandle, StartError> {
+    let settings = Arc::new(config::openraft(&config)?);
+    let member = config.member_id;
+    let sole = Arc::new(Sole::new(member.0));
+    let (applied_tx, applied) = watch::channel(store.applied().map(|id| id.index));
+    let log = LogStore::new(wal.clone(), &recovery, store.clone(), sole.clone());
+    let machine = StateMachine::new(store.clone(), sole.clone(), applied_tx);
+    let raft = openraft::Raft::new(member.0, settings, Factory, log, machine).await;
+    let raft = raft.map_err(|e| StartError::Storage(e.to_string()))?;
+    let reads = Reads::new(&env, sole.clone(), applied.clone());
+    let initial = config.initial.clone();
+    let status = RaftStatus::unknown(member, config.cluster_id);
+    let node = Node::new(Parts {
+        proposer: Proposer::new(&env),
+        env,
+        config,
+        raft,
+        store,
+        wal,
+        sole,
+        applied,
+        status: watch::Sender::new(status),
+        fatal: watch::Sender::new(None),
+    });
+    if let Some(initial) = initial {
+        let nodes = first_nodes(&initial)?;
+        node.bootstrap(nodes).await.map_err(StartError::Bootstrap)?;
+    }
+    node.report_membership()
+        .await
+        .map_err(StartError::Storage)?;
+    let tasks = Arc::new(Mutex::new(spawn_tasks(&node, &reads)));
+    Ok(RaftHandle { node, reads, tasks })
+}
+
+fn spawn_tasks(node: &Node, reads: &Reads) -> Vec<Task> {
+    let env = node.env();
+    vec![
+        env.spawn("raft-status", node.clone().follow_status()),
+        env.spawn("raft-failures", node.clone().follow_failures()),
+        env.spawn("raft-propose", node.clone().propose()),
+        env.spawn("raft-deadlines", node.proposer().clone().sweep()),
+        env.spawn("raft-reads", reads.clone().serve(node.clone())),
+        env.spawn("raft-purge", upkeep::purge(env.clone(), node.clone())),
+        env.spawn("raft-engine", upkeep::follow_engine(node.clone())),
+    ]
+}
+
+/// The members of a first configuration, which are all voters.
+fn first_nodes(initial: &Membership) -> Result<BTreeMap<u64, Birth>, StartError> {
+    let [voters] = initial.configs.as_slice() else {
+        return Err(StartError::Bootstrap(
+            "the first configuration is one set of voters".to_owned(),
+        ));
+    };
+    let nodes: BTreeMap<u64, Birth> = initial
+        .nodes
+        .iter()
+        .map(|(id, node)| (*id, Birth(node.clone())))
+        .collect();
+    if !nodes.keys().eq(voters.ids.iter()) {
+        return Err(StartError::Bootstrap(
+            "every member of the first configuration is a voter, in ascending order".to_owned(),
+        ));
+    }
+    Ok(nodes)
+}

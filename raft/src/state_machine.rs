@@ -1,0 +1,143 @@
+//! Room `raft`: committed entries go into `storage`'s store in order, and their results straight to whoever
+//! waits for them. May touch the store; decides nothing about what a command means.
+
+use crate::sole::Sole;
+use crate::types::{Body, Config, Entry, LogId, Results, StoredMembership};
+use crate::types::{from_log_id, from_membership, stored_membership, to_log_id};
+use futures_util::{Stream, StreamExt};
+use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine, Snapshot};
+use openraft::type_config::alias::{SnapshotMetaOf, SnapshotOf};
+use std::io;
+use std::sync::Arc;
+use tenon_env::sync::watch;
+use tenon_storage::Store;
+
+/// The state machine openraft drives, on one task.
+pub(crate) struct StateMachine {
+    store: Store,
+    sole: Arc<Sole>,
+    applied: watch::Sender<Option<u64>>,
+}
+
+impl StateMachine {
+    /// `applied` follows the index of the newest applied entry.
+    pub(crate) fn new(
+        store: Store,
+        sole: Arc<Sole>,
+        applied: watch::Sender<Option<u64>>,
+    ) -> StateMachine {
+        StateMachine {
+            store,
+            sole,
+            applied,
+        }
+    }
+
+    fn apply_entry(&self, entry: &Entry) -> io::Result<Results> {
+        let id = from_log_id(entry.id());
+        let results = match entry.body() {
+            Body::Blank => {
+                self.store.apply_blank(id);
+                Vec::new()
+            }
+            Body::Membership(membership) => {
+                self.store
+                    .apply_membership(id, &from_membership(membership));
+                Vec::new()
+            }
+            Body::Batch(batch) => {
+                let results = self.store.apply(id, batch).map_err(io::Error::other)?;
+                assert_eq!(
+                    results.len(),
+                    batch.commands.len(),
+                    "one result for each command"
+                );
+                results
+            }
+        };
+        self.sole.on_applied(entry.id().leader_id.term);
+        self.applied.send_replace(Some(entry.id().index));
+        Ok(results)
+    }
+}
+
+/// What stands applied in `store`.
+fn applied_state(store: &Store) -> io::Result<(Option<LogId>, StoredMembership)> {
+    let (id, membership) = store.membership();
+    let stored = stored_membership(id.as_ref(), &membership);
+    let stored =
+        stored.ok_or_else(|| io::Error::other("the store holds an impossible membership"))?;
+    Ok((store.applied().as_ref().map(to_log_id), stored))
+}
+
+/// A snapshot is a view of the store, not a file: making one costs nothing.
+fn view(store: &Store) -> io::Result<Option<SnapshotOf<Config, View>>> {
+    let (last_log_id, last_membership) = applied_state(store)?;
+    if last_log_id.is_none() {
+        return Ok(None);
+    }
+    let meta = SnapshotMetaOf::<Config> {
+        last_log_id,
+        last_membership,
+    };
+    Ok(Some(Snapshot {
+        meta,
+        snapshot: View,
+    }))
+}
+
+/// The data of a snapshot.
+pub(crate) struct View;
+
+/// Makes views.
+pub(crate) struct Views(Store);
+
+impl RaftSnapshotBuilder<Config> for Views {
+    type SnapshotData = View;
+
+    async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Config, View>> {
+        view(&self.0)?.ok_or_else(|| io::Error::other("nothing is applied yet"))
+    }
+}
+
+impl RaftStateMachine<Config> for StateMachine {
+    type SnapshotData = View;
+    type SnapshotBuilder = Views;
+
+    async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
+        applied_state(&self.store)
+    }
+
+    async fn apply<S>(&mut self, mut entries: S) -> io::Result<()>
+    where
+        S: Stream<Item = io::Result<EntryResponder<Config>>> + Unpin + Send,
+    {
+        while let Some(item) = entries.next().await {
+            let (entry, responder) = item?;
+            self.store.room().await;
+            let results = self.apply_entry(&entry)?;
+            if let Some(responder) = responder {
+                responder.send(results);
+            }
+        }
+        Ok(())
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Views {
+        Views(self.store.clone())
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMetaOf<Config>,
+        _snapshot: View,
+    ) -> io::Result<()> {
+        Err(io::Error::other(format!(
+            "cannot install the snapshot {meta}: not implemented"
+        )))
+    }
+
+    async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<Config, View>>> {
+        view(&self.store)
+    }
+}
