@@ -1,1 +1,45 @@
-//! Room sim.
+//! Room `sim`: whole members and clusters in one thread, from one seed.
+//!
+//! [`Sim`] is a world with virtual time. Each node in it is an `Env`: the code that runs on a real machine
+//! runs here unchanged, while its clock, randomness, disk, network and tasks are ours to disturb. What happens
+//! follows from the seed alone: the same seed gives the same [`Trace`].
+//!
+//! - `executor`: time, tasks, nodes and their lives.
+//! - `disk`: what a power cut leaves.
+//! - `net`: links and streams.
+//! - `sim`: the handle that tests hold.
+//!
+//! This room may use every room but the shell. It uses no real time, no thread and no real file; a member is
+//! disturbed from outside only, never by a hook inside it.
+
+mod disk;
+mod executor;
+mod net;
+mod rng;
+mod sim;
+#[cfg(test)]
+mod tests;
+mod trace;
+
+pub use disk::{CrashMode, DiskControl, DiskError, Op};
+pub use executor::run::{OnPanic, Stuck, panic_text};
+pub use net::{Delay, LinkConfig, NetCounts};
+pub use rng::SimRng;
+pub use sim::{Control, Sim, default_url};
+pub use trace::Trace;
+
+/// A node of the simulated world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u64);
+
+impl From<u64> for NodeId {
+    fn from(number: u64) -> NodeId {
+        NodeId(number)
+    }
+}
+
+impl std::fmt::Display for NodeId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "node {}", self.0)
+    }
+}
