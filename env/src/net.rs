@@ -51,6 +51,11 @@ pub trait Net: Send + Sync + 'static {
         urls: Vec<String>,
         kind: StreamKind,
     ) -> BoxFuture<'static, io::Result<Box<dyn NetStream>>>;
+    /// Tells the transport who this node is, so that peers of another cluster are refused at the first word.
+    /// 0 means unknown, which passes every check. Transports that need no such check ignore it.
+    fn identify(&self, cluster: u64, member: u64) {
+        let _ = (cluster, member);
+    }
     /// Streams opened to this node. May be taken once; later calls return a stream of none.
     fn incoming(&self) -> Box<dyn Incoming>;
 }
