@@ -278,3 +278,18 @@ fn a_panic_is_a_bug_unless_its_node_died() {
     let task = env.spawn("broken", async { panic!("expected by the test") });
     sim.run_until(task.ended()).unwrap();
 }
+
+#[test]
+fn openrafts_runtime_suite_holds_on_the_executor() {
+    let mut sim = Sim::new(10);
+    // One of its cases lets a task panic and asks that the runtime goes on.
+    sim.on_panic(OnPanic::EndTask);
+    let env = sim.node(1);
+    let sim = Arc::new(sim);
+    let world = sim.clone();
+    let drive = Box::new(move |future: std::pin::Pin<&mut dyn Future<Output = ()>>| {
+        world.run_until(future).unwrap();
+    });
+    tenon_raft::runtime_suite(&env, drive);
+    assert!(sim.trace().events() > 100);
+}
