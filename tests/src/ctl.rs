@@ -21,7 +21,7 @@ const CTL_MAX: Duration = Duration::from_secs(15);
 /// Values that follow these are sizes, times or terms.
 const MASKED_AFTER: &[&str] = &[
     "took = ",
-    "took ",
+    "]. took ",
     "\"took\":",
     "\"Took\" : ",
     "\"raft_term\":",
