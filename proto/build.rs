@@ -25,6 +25,7 @@ const SCHEMAS: &[&str] = &[
     "mvccpb/kv.proto",
     "tenon/command.proto",
     "tenon/log.proto",
+    "tenon/peer.proto",
     "v3electionpb/election.proto",
     "v3lockpb/lock.proto",
 ];

@@ -30,6 +30,9 @@ pub mod tenon {
     pub mod log {
         tonic::include_proto!("tenon.log");
     }
+    pub mod peer {
+        tonic::include_proto!("tenon.peer");
+    }
 }
 
 /// Encoded `FileDescriptorSet` of every schema, for reflection and the JSON gateway. Field names are

@@ -14,5 +14,5 @@ mod outcome;
 mod schema_tests;
 mod status;
 
-pub use generated::tenon::{command, log};
+pub use generated::tenon::{command, log, peer};
 pub use generated::{FILE_DESCRIPTOR_SET, authpb, etcdserverpb, mvccpb, v3electionpb, v3lockpb};
