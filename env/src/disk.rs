@@ -77,6 +77,21 @@ pub trait Disk: Send + Sync + 'static {
     /// Takes an exclusive lock on `path` (created when absent); `WouldBlock` when another process holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
 
+    /// Creates a folder and its missing parents and makes the whole path durable. Folders that stand already
+    /// are synced too, because an earlier run may have been killed between creating and syncing them; those
+    /// that may not be opened are passed over, for whoever made them is not us.
+    fn create_dir_all_synced(&self, path: &Path) -> io::Result<()> {
+        self.create_dir_all(path)?;
+        for dir in path.ancestors().skip(1) {
+            let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+            match self.sync_dir(dir) {
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
+                synced => synced?,
+            }
+        }
+        Ok(())
+    }
+
     /// The whole of a file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let file = self.open(path, OpenMode::Read)?;

@@ -28,7 +28,8 @@ fn disk_write_atomic_replaces_and_leaves_no_rest() {
 fn disk_files() {
     let dir = tempfile::tempdir().unwrap();
     let deep = dir.path().join("a/b");
-    RealDisk.create_dir_all(&deep).unwrap();
+    RealDisk.create_dir_all_synced(&deep).unwrap();
+    RealDisk.create_dir_all_synced(&deep).unwrap();
     let path = deep.join("f");
     assert_eq!(RealDisk.stat(&path).unwrap(), None);
     let missing = RealDisk.open(&path, OpenMode::ReadWrite).unwrap_err();
