@@ -17,7 +17,11 @@ pub fn range(request: &RangeRequest) -> Result<(), Error> {
     }
     let known = SortOrder::try_from(request.sort_order).is_ok()
         && SortTarget::try_from(request.sort_target).is_ok();
-    if known { Ok(()) } else { Err(Error::InvalidSortOption) }
+    if known {
+        Ok(())
+    } else {
+        Err(Error::InvalidSortOption)
+    }
 }
 
 /// A put: key given, `ignore_value` without value, `ignore_lease` without lease.
@@ -36,7 +40,11 @@ pub fn put(request: &PutRequest) -> Result<(), Error> {
 
 /// A delete: key given.
 pub fn delete_range(request: &DeleteRangeRequest) -> Result<(), Error> {
-    if request.key.is_empty() { Err(Error::EmptyKey) } else { Ok(()) }
+    if request.key.is_empty() {
+        Err(Error::EmptyKey)
+    } else {
+        Ok(())
+    }
 }
 
 /// A transaction, both branches and all levels: list sizes (`ops_max` for each list; a nested one has
@@ -62,7 +70,11 @@ pub fn txn_is_serializable(request: &TxnRequest) -> bool {
 }
 
 fn txn_operations(request: &TxnRequest, ops_max: usize) -> Result<(), Error> {
-    let longest = request.compare.len().max(request.success.len()).max(request.failure.len());
+    let longest = request
+        .compare
+        .len()
+        .max(request.success.len())
+        .max(request.failure.len());
     let left = ops_max.checked_sub(longest).ok_or(Error::TooManyOps)?;
     if request.compare.iter().any(|compare| compare.key.is_empty()) {
         return Err(Error::EmptyKey);
@@ -101,7 +113,9 @@ fn written_once(ops: &[RequestOp]) -> Result<Written<'_>, Error> {
     let mut written = Written::default();
     for op in ops {
         if let Some(Request::RequestDeleteRange(delete)) = &op.request {
-            written.deletes.push(Interval::new(&delete.key, &delete.range_end));
+            written
+                .deletes
+                .push(Interval::new(&delete.key, &delete.range_end));
         }
     }
     for op in ops {

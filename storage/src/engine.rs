@@ -18,7 +18,6 @@ pub mod disk;
 pub mod memory;
 pub mod redb;
 
-
 pub use batch::{Batch, RecordKey, RowChange, Table};
 
 use bytes::Bytes;
@@ -47,7 +46,12 @@ pub enum EngineError {
 pub struct EngineSize {
     /// Length of its file or files.
     pub allocated: u64,
+    /// Bytes of the records removed since the engine was opened, with [`RECORD_COST`] for each.
+    pub removed_bytes: u64,
 }
+
+/// Allowance for what an engine adds to the value of a record, bytes.
+pub const RECORD_COST: u64 = 18 + 10;
 
 /// What a visitor tells a scan.
 pub type Visit<'a> = &'a mut dyn FnMut(RecordKey, &[u8]) -> ControlFlow<()>;

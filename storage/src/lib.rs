@@ -11,4 +11,7 @@ pub mod state;
 pub mod wal;
 pub mod watch;
 
-pub use state::{Fatal, OpenError, Store, StoreOptions, StoreSize};
+pub use state::{
+    EngineKind, Fatal, HashKvSum, Member, OpenError, RangeCursor, SnapshotView, Store, StoreOptions,
+    StoreSize,
+};

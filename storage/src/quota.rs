@@ -54,11 +54,19 @@ mod tests {
                 ..PutRequest::default()
             })),
         };
-        let nested = |request| RequestOp { request: Some(Request::RequestTxn(request)) };
-        let inner = TxnRequest { success: vec![put(10), put(20)], ..TxnRequest::default() };
+        let nested = |request| RequestOp {
+            request: Some(Request::RequestTxn(request)),
+        };
+        let inner = TxnRequest {
+            success: vec![put(10), put(20)],
+            ..TxnRequest::default()
+        };
         assert_eq!(cost(&Body::Txn(inner.clone())), 2 * 259 + 30);
-        let outer =
-            TxnRequest { success: vec![put(1)], failure: vec![nested(inner)], ..Default::default() };
+        let outer = TxnRequest {
+            success: vec![put(1)],
+            failure: vec![nested(inner)],
+            ..Default::default()
+        };
         assert_eq!(cost(&Body::Txn(outer)), 2 * 259 + 30);
         assert_eq!(cost(&Body::Txn(TxnRequest::default())), 0);
         assert_eq!(cost(&Body::LeaseGrant(LeaseGrantRequest::default())), 64);

@@ -36,7 +36,10 @@ impl RecordKey {
         bytes[8] = b'_';
         bytes[9..17].copy_from_slice(&u64::from(self.sub).to_be_bytes());
         bytes[17] = b't';
-        RecordKeyBytes { bytes, len: if self.tombstone { 18 } else { 17 } }
+        RecordKeyBytes {
+            bytes,
+            len: if self.tombstone { 18 } else { 17 },
+        }
     }
 
     /// Reads what [`RecordKey::to_bytes`] wrote; `None` for anything else.
@@ -51,7 +54,11 @@ impl RecordKey {
         if bytes[8] != b'_' {
             return None;
         }
-        Some(RecordKey { main, sub: u32::try_from(sub).ok()?, tombstone })
+        Some(RecordKey {
+            main,
+            sub: u32::try_from(sub).ok()?,
+            tombstone,
+        })
     }
 
     /// Main and sub revision, which order records.
@@ -77,8 +84,13 @@ pub enum Table {
 
 impl Table {
     /// Every table, in the order they are made.
-    pub const ALL: [Table; 5] =
-        [Table::Meta, Table::Leases, Table::Members, Table::Alarms, Table::Auth];
+    pub const ALL: [Table; 5] = [
+        Table::Meta,
+        Table::Leases,
+        Table::Members,
+        Table::Alarms,
+        Table::Auth,
+    ];
 
     /// Its name on disk.
     pub fn name(self) -> &'static str {
@@ -127,10 +139,17 @@ mod tests {
 
     #[test]
     fn record_keys_are_etcds_bytes() {
-        let put = RecordKey { main: 258, sub: 3, tombstone: false };
+        let put = RecordKey {
+            main: 258,
+            sub: 3,
+            tombstone: false,
+        };
         let want = [0, 0, 0, 0, 0, 0, 1, 2, b'_', 0, 0, 0, 0, 0, 0, 0, 3];
         assert_eq!(&*put.to_bytes(), &want);
-        let gone = RecordKey { tombstone: true, ..put };
+        let gone = RecordKey {
+            tombstone: true,
+            ..put
+        };
         assert_eq!(gone.to_bytes()[17], b't');
         for key in [put, gone] {
             assert_eq!(RecordKey::from_bytes(&key.to_bytes()), Some(key));

@@ -52,7 +52,12 @@ impl DiskBackend {
     pub fn new(file: Arc<dyn File>) -> io::Result<DiskBackend> {
         let len = AtomicU64::new(file.len()?);
         let (holding, queue) = (AtomicBool::new(false), Mutex::default());
-        Ok(DiskBackend(Arc::new(Inner { file, len, holding, queue })))
+        Ok(DiskBackend(Arc::new(Inner {
+            file,
+            len,
+            holding,
+            queue,
+        })))
     }
 
     /// The error that made this backend hold writes back, while it does.
@@ -61,7 +66,10 @@ impl DiskBackend {
             return None;
         }
         let queue = self.0.queue.lock();
-        queue.cause.as_ref().map(|(kind, text)| io::Error::new(*kind, text.clone()))
+        queue
+            .cause
+            .as_ref()
+            .map(|(kind, text)| io::Error::new(*kind, text.clone()))
     }
 
     /// Length of the file as redb knows it, bytes.
@@ -113,7 +121,9 @@ impl DiskBackend {
     fn read_through(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let queue = self.0.queue.lock();
         let on_file = self.0.file.len()?.saturating_sub(offset);
-        let on_file = usize::try_from(on_file).unwrap_or(usize::MAX).min(out.len());
+        let on_file = usize::try_from(on_file)
+            .unwrap_or(usize::MAX)
+            .min(out.len());
         self.0.file.read_exact_at(&mut out[..on_file], offset)?;
         out[on_file..].fill(0);
         for held in &queue.held {
@@ -176,9 +186,21 @@ impl redb::StorageBackend for DiskBackend {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         if self.holding() {
-            self.hold(Held::Write { offset, data: data.to_vec() }, None);
+            self.hold(
+                Held::Write {
+                    offset,
+                    data: data.to_vec(),
+                },
+                None,
+            );
         } else if let Err(refused) = self.0.file.write_all_at(data, offset) {
-            self.hold(Held::Write { offset, data: data.to_vec() }, Some(refused));
+            self.hold(
+                Held::Write {
+                    offset,
+                    data: data.to_vec(),
+                },
+                Some(refused),
+            );
         }
         Ok(())
     }

@@ -2,13 +2,15 @@
 //! Passes the same conformance suite as the durable ones.
 
 use super::{
-    Batch, Engine, EngineError, EngineSize, RecordKey, RevisionStore, Table, Tables, View, Visit,
+    Batch, Engine, EngineError, EngineSize, RECORD_COST, RecordKey, RevisionStore, Table, Tables,
+    View, Visit,
 };
 use bytes::Bytes;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Clone, Default)]
 struct Content {
@@ -21,6 +23,7 @@ struct Content {
 #[derive(Default)]
 pub struct MemoryEngine {
     content: RwLock<Arc<Content>>,
+    removed_bytes: AtomicU64,
 }
 
 impl MemoryEngine {
@@ -39,10 +42,15 @@ impl Engine for MemoryEngine {
         let mut guard = self.content.write();
         let content = Arc::make_mut(&mut guard);
         for (key, value) in &batch.records {
-            content.records.insert(key.position(), (key.tombstone, value.clone()));
+            content
+                .records
+                .insert(key.position(), (key.tombstone, value.clone()));
         }
         for key in &batch.removed {
-            content.records.remove(&key.position());
+            if let Some((_, value)) = content.records.remove(&key.position()) {
+                self.removed_bytes
+                    .fetch_add(value.len() as u64 + RECORD_COST, Ordering::Relaxed);
+            }
         }
         for row in &batch.rows {
             let key = (row.table, row.key.clone());
@@ -61,8 +69,15 @@ impl Engine for MemoryEngine {
     fn size(&self) -> EngineSize {
         let content = self.content.read();
         let records: usize = content.records.values().map(|(_, v)| v.len() + 18).sum();
-        let rows: usize = content.rows.iter().map(|((_, k), v)| k.len() + v.len()).sum();
-        EngineSize { allocated: (records + rows) as u64 }
+        let rows: usize = content
+            .rows
+            .iter()
+            .map(|((_, k), v)| k.len() + v.len())
+            .sum();
+        EngineSize {
+            allocated: (records + rows) as u64,
+            removed_bytes: self.removed_bytes.load(Ordering::Relaxed),
+        }
     }
 
     fn name(&self) -> &'static str {
@@ -77,7 +92,9 @@ impl View for MemoryView {}
 impl RevisionStore for MemoryView {
     fn record(&self, key: RecordKey) -> Result<Option<Bytes>, EngineError> {
         let found = self.0.records.get(&key.position());
-        Ok(found.filter(|(tombstone, _)| *tombstone == key.tombstone).map(|(_, v)| v.clone()))
+        Ok(found
+            .filter(|(tombstone, _)| *tombstone == key.tombstone)
+            .map(|(_, v)| v.clone()))
     }
 
     fn scan(&self, from: (i64, u32), to: (i64, u32), visit: Visit<'_>) -> Result<(), EngineError> {
@@ -85,7 +102,11 @@ impl RevisionStore for MemoryView {
             return Ok(());
         }
         for ((main, sub), (tombstone, value)) in self.0.records.range(from..to) {
-            let key = RecordKey { main: *main, sub: *sub, tombstone: *tombstone };
+            let key = RecordKey {
+                main: *main,
+                sub: *sub,
+                tombstone: *tombstone,
+            };
             if let ControlFlow::Break(()) = visit(key, value) {
                 break;
             }
@@ -96,12 +117,20 @@ impl RevisionStore for MemoryView {
 
 impl Tables for MemoryView {
     fn row(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
-        Ok(self.0.rows.get(&(table, Bytes::copy_from_slice(key))).cloned())
+        Ok(self
+            .0
+            .rows
+            .get(&(table, Bytes::copy_from_slice(key)))
+            .cloned())
     }
 
     fn rows(&self, table: Table) -> Result<Vec<(Bytes, Bytes)>, EngineError> {
         let from = (table, Bytes::new());
-        let rows = self.0.rows.range(from..).take_while(|((t, _), _)| *t == table);
+        let rows = self
+            .0
+            .rows
+            .range(from..)
+            .take_while(|((t, _), _)| *t == table);
         Ok(rows.map(|((_, k), v)| (k.clone(), v.clone())).collect())
     }
 }

@@ -6,13 +6,15 @@
 
 use super::disk::DiskBackend;
 use super::{
-    Batch, Engine, EngineError, EngineSize, RecordKey, RevisionStore, Table, Tables, View, Visit,
+    Batch, Engine, EngineError, EngineSize, RECORD_COST, RecordKey, RevisionStore, Table, Tables,
+    View, Visit,
 };
 use bytes::Bytes;
 use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition, TableError};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tenon_env::{Disk, OpenMode};
 
 type Raw = TableDefinition<'static, &'static [u8], &'static [u8]>;
@@ -28,6 +30,7 @@ pub struct RedbEngine {
     // Dropped before the backend's last clone.
     database: Database,
     backend: DiskBackend,
+    removed_bytes: AtomicU64,
 }
 
 fn failed(error: impl std::fmt::Display) -> EngineError {
@@ -51,7 +54,11 @@ impl RedbEngine {
         if let Some(refused) = backend.held_back() {
             return Err(EngineError::Stalled(refused));
         }
-        let engine = RedbEngine { database: opened?, backend };
+        let engine = RedbEngine {
+            database: opened?,
+            backend,
+            removed_bytes: AtomicU64::new(0),
+        };
         engine.make_tables()?;
         if fresh && let Some(folder) = path.parent() {
             disk.sync_dir(folder).map_err(failed)?;
@@ -85,7 +92,9 @@ impl RedbEngine {
             return Err(EngineError::Stalled(refused));
         }
         let mut writing = self.database.begin_write().map_err(failed)?;
-        writing.set_durability(Durability::Immediate).map_err(failed)?;
+        writing
+            .set_durability(Durability::Immediate)
+            .map_err(failed)?;
         writing.set_quick_repair(true);
         change(&writing).map_err(failed)?;
         writing.commit().map_err(failed)?;
@@ -109,17 +118,24 @@ impl Engine for RedbEngine {
     }
 
     fn commit(&self, batch: &Batch) -> Result<(), EngineError> {
-        self.write(|writing| {
+        let mut removed = 0;
+        let done = self.write(|writing| {
             let mut records = writing.open_table(RECORDS)?;
             for (key, value) in &batch.records {
                 records.insert(&*key.to_bytes(), &**value)?;
             }
             for key in &batch.removed {
-                records.remove(&*key.to_bytes())?;
+                if let Some(value) = records.remove(&*key.to_bytes())? {
+                    removed += value.value().len() as u64 + RECORD_COST;
+                }
             }
             drop(records);
             for table in Table::ALL {
-                let mut changes = batch.rows.iter().filter(|row| row.table == table).peekable();
+                let mut changes = batch
+                    .rows
+                    .iter()
+                    .filter(|row| row.table == table)
+                    .peekable();
                 if changes.peek().is_none() {
                     continue;
                 }
@@ -132,7 +148,11 @@ impl Engine for RedbEngine {
                 }
             }
             Ok(())
-        })
+        });
+        if matches!(done, Ok(()) | Err(EngineError::Stalled(_))) {
+            self.removed_bytes.fetch_add(removed, Ordering::Relaxed);
+        }
+        done
     }
 
     fn settle(&self) -> Result<(), EngineError> {
@@ -144,7 +164,10 @@ impl Engine for RedbEngine {
     }
 
     fn size(&self) -> EngineSize {
-        EngineSize { allocated: self.backend.length() }
+        EngineSize {
+            allocated: self.backend.length(),
+            removed_bytes: self.removed_bytes.load(Ordering::Relaxed),
+        }
     }
 
     fn name(&self) -> &'static str {
@@ -162,7 +185,10 @@ struct RedbView {
 
 impl RedbView {
     fn table(&self, table: Table) -> &Open {
-        let at = Table::ALL.iter().position(|t| *t == table).expect("every table is in ALL");
+        let at = Table::ALL
+            .iter()
+            .position(|t| *t == table)
+            .expect("every table is in ALL");
         &self.tables[at]
     }
 }
@@ -179,7 +205,14 @@ impl RevisionStore for RedbView {
         if from >= to {
             return Ok(());
         }
-        let bound = |(main, sub)| RecordKey { main, sub, tombstone: false }.to_bytes();
+        let bound = |(main, sub)| {
+            RecordKey {
+                main,
+                sub,
+                tombstone: false,
+            }
+            .to_bytes()
+        };
         let (from, to) = (bound(from), bound(to));
         let range = self.records.range::<&[u8]>(&*from..&*to).map_err(failed)?;
         for entry in range {
@@ -204,7 +237,10 @@ impl Tables for RedbView {
         let mut rows = Vec::new();
         for entry in self.table(table).range::<&[u8]>(..).map_err(failed)? {
             let (key, value) = entry.map_err(failed)?;
-            let row = (Bytes::copy_from_slice(key.value()), Bytes::copy_from_slice(value.value()));
+            let row = (
+                Bytes::copy_from_slice(key.value()),
+                Bytes::copy_from_slice(value.value()),
+            );
             rows.push(row);
         }
         Ok(rows)

@@ -55,7 +55,13 @@ pub struct Live {
 impl KeyEntry {
     /// A key put for the first time.
     pub fn created(record: RecordKey, lease: i64) -> KeyEntry {
-        KeyEntry { newest: record, created: record.main, changes: 1, lease, older: None }
+        KeyEntry {
+            newest: record,
+            created: record.main,
+            changes: 1,
+            lease,
+            older: None,
+        }
     }
 
     /// The first record met of a key when the index is rebuilt: earlier ones may have been compacted,
@@ -70,7 +76,13 @@ impl KeyEntry {
                 older: None,
             };
         }
-        KeyEntry { newest: record, created, changes: version, lease, older: None }
+        KeyEntry {
+            newest: record,
+            created,
+            changes: version,
+            lease,
+            older: None,
+        }
     }
 
     /// A record that follows in the rebuild of the index.
@@ -87,7 +99,10 @@ impl KeyEntry {
 
     /// Adds a put; its creation revision and version are in [`KeyEntry::live`] afterwards.
     pub fn put(&mut self, record: RecordKey, lease: i64) {
-        assert!(record.position() > self.newest.position(), "positions of a key ascend");
+        assert!(
+            record.position() > self.newest.position(),
+            "positions of a key ascend"
+        );
         if self.newest.tombstone {
             self.close_generation();
             self.created = record.main;
@@ -103,7 +118,10 @@ impl KeyEntry {
 
     /// Ends the newest life.
     pub fn delete(&mut self, record: RecordKey) {
-        assert!(record.position() > self.newest.position(), "positions of a key ascend");
+        assert!(
+            record.position() > self.newest.position(),
+            "positions of a key ascend"
+        );
         if self.newest.tombstone {
             // Only a damaged history deletes twice; keep the positions, they are on disk.
             self.close_generation();
@@ -127,7 +145,11 @@ impl KeyEntry {
         let older = self.older_mut();
         let mut records = std::mem::take(&mut older.records);
         records.push(newest);
-        older.generations.push(Generation { created, changes, records });
+        older.generations.push(Generation {
+            created,
+            changes,
+            records,
+        });
     }
 
     /// The pair now; `None` when the key is deleted.
@@ -135,7 +157,11 @@ impl KeyEntry {
         if self.newest.tombstone {
             return None;
         }
-        Some(Live { record: self.newest, created: self.created, version: self.changes })
+        Some(Live {
+            record: self.newest,
+            created: self.created,
+            version: self.changes,
+        })
     }
 
     /// The lease of the pair now; 0 when there is none.
@@ -152,7 +178,11 @@ impl KeyEntry {
         if let Some(i) = last_at_or_below(&older.records, at) {
             let later = (older.records.len() - i) as i64;
             let (record, created) = (older.records[i], self.created);
-            return Some(Live { record, created, version: self.changes - later });
+            return Some(Live {
+                record,
+                created,
+                version: self.changes - later,
+            });
         }
         for generation in older.generations.iter().rev() {
             let Some(i) = last_at_or_below(&generation.records, at) else {
@@ -164,7 +194,11 @@ impl KeyEntry {
             }
             let later = (generation.records.len() - 1 - i) as i64;
             let version = generation.changes - later;
-            return Some(Live { record, created: generation.created, version });
+            return Some(Live {
+                record,
+                created: generation.created,
+                version,
+            });
         }
         None
     }
@@ -180,7 +214,10 @@ impl KeyEntry {
             return;
         }
         let older = self.older.as_deref();
-        let generations = older.iter().flat_map(|o| &o.generations).flat_map(|g| &g.records);
+        let generations = older
+            .iter()
+            .flat_map(|o| &o.generations)
+            .flat_map(|g| &g.records);
         let records = older.iter().flat_map(|o| &o.records);
         for record in generations.chain(records).chain([&self.newest]) {
             if from <= record.main && record.main <= to {
@@ -216,7 +253,11 @@ impl KeyEntry {
         if !in_older_life && self.compact_newest_life(at, &mut removed) {
             return true;
         }
-        if self.older.as_ref().is_some_and(|o| o.records.is_empty() && o.generations.is_empty()) {
+        if self
+            .older
+            .as_ref()
+            .is_some_and(|o| o.records.is_empty() && o.generations.is_empty())
+        {
             self.older = None;
         }
         false

@@ -29,7 +29,14 @@ impl HashKv {
     pub fn new(revision: i64, compacted: i64, mut keep: Vec<RecordKey>, any_live: bool) -> HashKv {
         keep.sort_unstable();
         let sum = crc32c::crc32c(b"key");
-        HashKv { revision, compacted, keep, next: 0, any_kept: any_live, sum }
+        HashKv {
+            revision,
+            compacted,
+            keep,
+            next: 0,
+            any_kept: any_live,
+            sum,
+        }
     }
 
     /// Adds the next record.

@@ -66,7 +66,18 @@ impl Index {
     /// An index from entries in any order of distinct keys; builds a denser map than single inserts.
     pub fn from_entries(mut entries: Vec<(Box<[u8]>, KeyEntry)>) -> Index {
         entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        Index { keys: entries.into_iter().collect() }
+        Index {
+            keys: entries.into_iter().collect(),
+        }
+    }
+
+    /// Adds entries of absent keys, ascending by key.
+    pub fn extend_sorted(&mut self, entries: Vec<(Box<[u8]>, KeyEntry)>) {
+        if self.keys.is_empty() {
+            self.keys = entries.into_iter().collect();
+        } else {
+            self.keys.extend(entries);
+        }
     }
 
     /// Number of keys with any change kept, deleted ones included.
@@ -100,7 +111,9 @@ impl Index {
         &'a self,
         interval: Interval<'_>,
     ) -> impl Iterator<Item = (&'a [u8], &'a KeyEntry)> {
-        let range = interval.bounds().map(|bounds| self.keys.range::<[u8], _>(bounds));
+        let range = interval
+            .bounds()
+            .map(|bounds| self.keys.range::<[u8], _>(bounds));
         range.into_iter().flatten().map(|(k, e)| (&**k, e))
     }
 
@@ -109,7 +122,9 @@ impl Index {
         &'a mut self,
         interval: Interval<'_>,
     ) -> impl Iterator<Item = (&'a [u8], &'a mut KeyEntry)> {
-        let range = interval.bounds().map(|bounds| self.keys.range_mut::<[u8], _>(bounds));
+        let range = interval
+            .bounds()
+            .map(|bounds| self.keys.range_mut::<[u8], _>(bounds));
         range.into_iter().flatten().map(|(k, e)| (&**k, e))
     }
 
@@ -170,7 +185,11 @@ mod tests {
     use super::*;
 
     fn key(main: i64) -> RecordKey {
-        RecordKey { main, sub: 0, tombstone: false }
+        RecordKey {
+            main,
+            sub: 0,
+            tombstone: false,
+        }
     }
 
     fn names<'a>(found: impl Iterator<Item = (&'a [u8], &'a KeyEntry)>) -> Vec<&'a [u8]> {
@@ -180,7 +199,8 @@ mod tests {
     #[test]
     fn intervals_are_etcds() {
         let entries = ["a", "b", "ba", "c"].iter().enumerate();
-        let entries = entries.map(|(i, k)| (k.as_bytes().into(), KeyEntry::created(key(i as i64 + 2), 0)));
+        let entries =
+            entries.map(|(i, k)| (k.as_bytes().into(), KeyEntry::created(key(i as i64 + 2), 0)));
         let index = Index::from_entries(entries.collect());
         let at = |k: &'static str, e: &'static str| Interval::new(k.as_bytes(), e.as_bytes());
         assert_eq!(names(index.range(at("b", ""))), [b"b"]);
@@ -189,10 +209,17 @@ mod tests {
         assert_eq!(names(index.range(at("c", "a"))).len(), 0);
         assert_eq!(names(index.range(at("a", "a"))).len(), 0);
         assert_eq!(names(index.range(at("\0", "\0"))).len(), 4);
-        assert_eq!(names(index.range_after(at("a", "\0"), b"b")), [&b"ba"[..], b"c"]);
+        assert_eq!(
+            names(index.range_after(at("a", "\0"), b"b")),
+            [&b"ba"[..], b"c"]
+        );
         assert_eq!(names(index.range_after(at("a", "c"), b"c")).len(), 0);
         assert_eq!(names(index.range_after(at("a", ""), b"a")).len(), 0);
-        for (interval, inside) in [(at("b", ""), "b"), (at("a", "c"), "ba"), (at("b", "\0"), "z")] {
+        for (interval, inside) in [
+            (at("b", ""), "b"),
+            (at("a", "c"), "ba"),
+            (at("b", "\0"), "z"),
+        ] {
             assert!(interval.contains(inside.as_bytes()));
         }
         assert!(!at("c", "a").contains(b"b"));

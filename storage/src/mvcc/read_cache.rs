@@ -33,7 +33,10 @@ pub struct ReadCache {
 impl ReadCache {
     /// A cache of up to `bytes_max`; 0 keeps nothing.
     pub fn new(bytes_max: usize) -> ReadCache {
-        ReadCache { held: Mutex::default(), bytes_max }
+        ReadCache {
+            held: Mutex::default(),
+            bytes_max,
+        }
     }
 
     /// The record, when it is here.
@@ -51,7 +54,10 @@ impl ReadCache {
             return;
         }
         let mut held = self.held.lock();
-        let entry = Entry { value: value.clone(), used: false };
+        let entry = Entry {
+            value: value.clone(),
+            used: false,
+        };
         if held.records.insert(key.position(), entry).is_some() {
             return;
         }
@@ -73,7 +79,10 @@ impl Held {
         let Some(position) = self.order.pop_front() else {
             return;
         };
-        let entry = self.records.get_mut(&position).expect("queue and map hold the same");
+        let entry = self
+            .records
+            .get_mut(&position)
+            .expect("queue and map hold the same");
         if entry.used {
             entry.used = false;
             self.order.push_back(position);
@@ -91,7 +100,11 @@ mod tests {
     #[test]
     fn it_is_bounded_and_keeps_what_is_read() {
         let cache = ReadCache::new(100 * (40 + RECORD_OVERHEAD));
-        let key = |main| RecordKey { main, sub: 0, tombstone: false };
+        let key = |main| RecordKey {
+            main,
+            sub: 0,
+            tombstone: false,
+        };
         for main in 0..1000 {
             cache.put(key(main), &vec![main as u8; 40].into());
             assert!(cache.get(key(0)).is_some(), "read every time: stays");

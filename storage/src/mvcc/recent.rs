@@ -31,7 +31,13 @@ impl Recent {
     /// An empty queue that caches up to `bytes_max` of drained records.
     pub fn new(bytes_max: usize) -> Recent {
         let records = VecDeque::new();
-        Recent { records, drained: 0, bytes: 0, undrained_bytes: 0, bytes_max }
+        Recent {
+            records,
+            drained: 0,
+            bytes: 0,
+            undrained_bytes: 0,
+            bytes_max,
+        }
     }
 
     /// Adds the newest record.
@@ -51,7 +57,10 @@ impl Recent {
         if key.position() < first.0.position() {
             return None;
         }
-        let at = self.records.binary_search_by(|(k, _)| k.position().cmp(&key.position())).ok()?;
+        let at = self
+            .records
+            .binary_search_by(|(k, _)| k.position().cmp(&key.position()))
+            .ok()?;
         Some(&self.records[at].1)
     }
 
@@ -67,12 +76,16 @@ impl Recent {
 
     /// Undrained records below `end` (main and sub), ascending.
     pub fn undrained(&self, end: (i64, u32)) -> impl Iterator<Item = &(RecordKey, Bytes)> {
-        self.records.range(self.drained..).take_while(move |(key, _)| key.position() < end)
+        self.records
+            .range(self.drained..)
+            .take_while(move |(key, _)| key.position() < end)
     }
 
     /// Records from `from` on that are here, ascending.
     pub fn from(&self, from: (i64, u32)) -> impl Iterator<Item = &(RecordKey, Bytes)> {
-        let start = self.records.partition_point(|(key, _)| key.position() < from);
+        let start = self
+            .records
+            .partition_point(|(key, _)| key.position() < from);
         self.records.range(start..)
     }
 
@@ -111,7 +124,11 @@ mod tests {
     use super::*;
 
     fn key(main: i64) -> RecordKey {
-        RecordKey { main, sub: 0, tombstone: false }
+        RecordKey {
+            main,
+            sub: 0,
+            tombstone: false,
+        }
     }
 
     #[test]
@@ -125,14 +142,26 @@ mod tests {
         assert!(recent.drain((2, 0)).is_empty());
         let gone = recent.drain((8, 0));
         // Ten were held, four are undrained and must stay although the bound is three.
-        assert_eq!(gone.iter().map(|(k, _)| k.main).collect::<Vec<_>>(), [2, 3, 4, 5, 6, 7]);
-        assert_eq!((recent.bytes(), recent.undrained_bytes()), (4 * size, 4 * size));
+        assert_eq!(
+            gone.iter().map(|(k, _)| k.main).collect::<Vec<_>>(),
+            [2, 3, 4, 5, 6, 7]
+        );
+        assert_eq!(
+            (recent.bytes(), recent.undrained_bytes()),
+            (4 * size, 4 * size)
+        );
         assert_eq!(recent.get(key(7)), None);
         assert_eq!(recent.get(key(8)).map(|v| v[0]), Some(8));
         assert_eq!(recent.undrained((10, 0)).count(), 2);
         assert_eq!(recent.drain((100, 0)).len(), 1);
-        assert_eq!(recent.from((0, 0)).map(|(k, _)| k.main).collect::<Vec<_>>(), [9, 10, 11]);
-        assert_eq!((recent.first(), recent.undrained_bytes()), (Some((9, 0)), 0));
+        assert_eq!(
+            recent.from((0, 0)).map(|(k, _)| k.main).collect::<Vec<_>>(),
+            [9, 10, 11]
+        );
+        assert_eq!(
+            (recent.first(), recent.undrained_bytes()),
+            (Some((9, 0)), 0)
+        );
     }
 
     #[test]

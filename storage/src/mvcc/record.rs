@@ -149,8 +149,14 @@ mod tests {
     fn bytes_are_those_of_the_schema() {
         let mut writer = Writer::default();
         for (value, lease) in [(&b"v"[..], 0), (b"", -7), (&[9; 300], 1 << 40)] {
-            let pair =
-                Pair { key: b"key", created: 5, modified: 700, version: 3, value, lease };
+            let pair = Pair {
+                key: b"key",
+                created: 5,
+                modified: 700,
+                version: 3,
+                value,
+                lease,
+            };
             let record = writer.put(&pair);
             let want = KeyValue {
                 key: Bytes::from_static(b"key"),
@@ -162,27 +168,59 @@ mod tests {
             };
             assert_eq!(record, want.encode_to_vec());
             assert_eq!(decode(&record), Some(want));
-            let head = Head { key: b"key", created: 5, modified: 700, version: 3, lease };
+            let head = Head {
+                key: b"key",
+                created: 5,
+                modified: 700,
+                version: 3,
+                lease,
+            };
             assert_eq!(decode_head(&record), Some(head));
         }
         let gone = writer.tombstone(b"key");
         assert_eq!(&gone[..], b"\x0a\x03key");
-        assert_eq!(decode_head(&gone), Some(Head { key: b"key", ..Head::default() }));
+        assert_eq!(
+            decode_head(&gone),
+            Some(Head {
+                key: b"key",
+                ..Head::default()
+            })
+        );
     }
 
     #[test]
     fn arenas_are_shared_and_large_records_have_their_own() {
         let mut writer = Writer::default();
-        let pair = |value| Pair { key: b"k", created: 2, modified: 2, version: 1, value, lease: 0 };
+        let pair = |value| Pair {
+            key: b"k",
+            created: 2,
+            modified: 2,
+            version: 1,
+            value,
+            lease: 0,
+        };
         let small = [writer.put(&pair(b"a")), writer.put(&pair(b"b"))];
-        assert_eq!(small[0].as_ptr() as usize + small[0].len(), small[1].as_ptr() as usize);
+        assert_eq!(
+            small[0].as_ptr() as usize + small[0].len(),
+            small[1].as_ptr() as usize
+        );
         let large = vec![1; 3 * ARENA_BYTES];
-        assert_eq!(decode(&writer.put(&pair(&large))).map(|kv| kv.value.len()), Some(large.len()));
+        assert_eq!(
+            decode(&writer.put(&pair(&large))).map(|kv| kv.value.len()),
+            Some(large.len())
+        );
     }
 
     #[test]
     fn damage_is_told() {
-        for bytes in [&b""[..], b"\x0a\x05key", b"\x10", b"\x10\x05", b"\x3a\x01a", b"\xff"] {
+        for bytes in [
+            &b""[..],
+            b"\x0a\x05key",
+            b"\x10",
+            b"\x10\x05",
+            b"\x3a\x01a",
+            b"\xff",
+        ] {
             assert_eq!(decode_head(bytes), None, "{bytes:?}");
         }
     }

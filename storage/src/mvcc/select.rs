@@ -43,7 +43,9 @@ impl Selection {
         let created = (request.min_create_revision, request.max_create_revision);
         let filtered = modified != (0, 0) || created != (0, 0);
         Selection {
-            limit: usize::try_from(request.limit).ok().filter(|limit| *limit > 0),
+            limit: usize::try_from(request.limit)
+                .ok()
+                .filter(|limit| *limit > 0),
             count_only: request.count_only,
             keys_only: request.keys_only,
             sort,
@@ -111,15 +113,20 @@ mod tests {
     use super::*;
 
     fn pairs() -> Vec<KeyValue> {
-        let rows = [("a", 2, 9, 5, "x"), ("b", 3, 3, 1, "z"), ("c", 4, 8, 2, "y")];
-        let pair = |(key, created, modified, version, value): (&str, i64, i64, i64, &str)| KeyValue {
-            key: key.to_owned().into(),
-            create_revision: created,
-            mod_revision: modified,
-            version,
-            value: value.to_owned().into(),
-            lease: 0,
-        };
+        let rows = [
+            ("a", 2, 9, 5, "x"),
+            ("b", 3, 3, 1, "z"),
+            ("c", 4, 8, 2, "y"),
+        ];
+        let pair =
+            |(key, created, modified, version, value): (&str, i64, i64, i64, &str)| KeyValue {
+                key: key.to_owned().into(),
+                create_revision: created,
+                mod_revision: modified,
+                version,
+                value: value.to_owned().into(),
+                lease: 0,
+            };
         rows.into_iter().map(pair).collect()
     }
 
@@ -128,7 +135,9 @@ mod tests {
         let mut kvs = pairs();
         kvs.truncate(selection.fetch().unwrap_or(usize::MAX));
         let more = selection.finish(&mut kvs);
-        let keys = kvs.iter().map(|kv| std::str::from_utf8(&kv.key).expect("a name"));
+        let keys = kvs
+            .iter()
+            .map(|kv| std::str::from_utf8(&kv.key).expect("a name"));
         (keys.collect(), more)
     }
 
@@ -156,9 +165,33 @@ mod tests {
             (by(O::None, T::Version, 1), "b", true),
             (by(O::None, T::Mod, 2), "bc", true),
             (by(O::None, T::Value, -1), "acb", false),
-            (RangeRequest { min_mod_revision: 8, limit: 1, ..base.clone() }, "a", true),
-            (RangeRequest { max_create_revision: 3, limit: 2, ..base.clone() }, "ab", false),
-            (RangeRequest { min_create_revision: 3, max_mod_revision: 8, ..base.clone() }, "bc", false),
+            (
+                RangeRequest {
+                    min_mod_revision: 8,
+                    limit: 1,
+                    ..base.clone()
+                },
+                "a",
+                true,
+            ),
+            (
+                RangeRequest {
+                    max_create_revision: 3,
+                    limit: 2,
+                    ..base.clone()
+                },
+                "ab",
+                false,
+            ),
+            (
+                RangeRequest {
+                    min_create_revision: 3,
+                    max_mod_revision: 8,
+                    ..base.clone()
+                },
+                "bc",
+                false,
+            ),
         ];
         for (request, keys, more) in table {
             assert_eq!(run(request.clone()), (keys.to_owned(), more), "{request:?}");
@@ -167,9 +200,15 @@ mod tests {
 
     #[test]
     fn values_are_needed_only_when_seen() {
-        let keys_only = RangeRequest { keys_only: true, ..RangeRequest::default() };
+        let keys_only = RangeRequest {
+            keys_only: true,
+            ..RangeRequest::default()
+        };
         assert!(!Selection::new(&keys_only).needs_values());
-        let by_value = RangeRequest { sort_target: SortTarget::Value as i32, ..keys_only };
+        let by_value = RangeRequest {
+            sort_target: SortTarget::Value as i32,
+            ..keys_only
+        };
         assert!(Selection::new(&by_value).needs_values());
         let mut kvs = pairs();
         Selection::new(&by_value).finish(&mut kvs);

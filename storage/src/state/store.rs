@@ -1,8 +1,25 @@
 //! Room storage, state: the public face of a member's replicated state.
 
+use super::core::Inner;
+use super::members::Member;
+use super::read::RangeCursor;
+use super::snapshot::SnapshotView;
+use super::sums::HashKvSum;
+use super::{apply, compact, flush, open, read, sums};
+use crate::lease::Lessor;
+use crate::watch::{History, WatchHub, WatchOptions};
+use parking_lot::Mutex;
 use std::path::Path;
-use tenon_env::{Env, sync::watch};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tenon_env::{Env, Task, sync::watch};
 use tenon_proto::command::{CommandBatch, CommandResult};
+use tenon_proto::error::Error;
+use tenon_proto::etcdserverpb::{
+    AlarmMember, RangeRequest, RangeResponse, TxnRequest, TxnResponse,
+};
+use tenon_proto::ids::{LogIndex, MemberId, Revision};
 use tenon_proto::log::{LogId, Membership};
 
 /// An environment error that ends the member: disk gone, sync failed, file damaged.
@@ -18,9 +35,21 @@ pub enum OpenError {
     Engine(#[from] crate::engine::EngineError),
 }
 
+/// Which engine stands behind a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineKind {
+    /// redb, on disk.
+    #[default]
+    Redb,
+    /// Nothing survives; for tests.
+    Memory,
+}
+
 /// Bounds of a store's memory and rhythm.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
+    /// The engine.
+    pub engine: EngineKind,
     /// Page cache of the engine, bytes.
     pub engine_cache_bytes: usize,
     /// Recently written records kept in memory, bytes, beyond those not yet in the engine.
@@ -32,18 +61,22 @@ pub struct StoreOptions {
     /// Undrained bytes that start a drain at once.
     pub drain_bytes: usize,
     /// Longest time applied entries wait for a drain.
-    pub drain_interval: std::time::Duration,
+    pub drain_interval: Duration,
+    /// Bounds of the watches.
+    pub watch: WatchOptions,
 }
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
         StoreOptions {
+            engine: EngineKind::Redb,
             engine_cache_bytes: 32 << 20,
             recent_bytes_max: 64 << 20,
             read_cache_bytes_max: 8 << 20,
             undrained_bytes_max: 64 << 20,
             drain_bytes: 8 << 20,
-            drain_interval: std::time::Duration::from_millis(100),
+            drain_interval: Duration::from_millis(100),
+            watch: WatchOptions::default(),
         }
     }
 }
@@ -51,102 +84,243 @@ impl Default for StoreOptions {
 /// Bytes a store takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreSize {
-    /// On disk, length of the engine's file.
+    /// On disk, length of the engine's file. It does not shrink.
     pub allocated: u64,
-    /// By records and rows that are still needed or not yet removed, with an allowance for the
-    /// engine's own structure. Falls when compaction removes records.
+    /// By records, drained or not, with an allowance for the engine's own structure. Falls when
+    /// compaction removes records: what a quota is judged by.
     pub in_use: u64,
 }
 
 /// The replicated state of a member. Clones name the same state.
 #[derive(Clone)]
-pub struct Store {}
+pub struct Store {
+    inner: Arc<Inner>,
+    tasks: Arc<Mutex<Vec<Task>>>,
+}
 
 impl Store {
-    /// Opens the state under `dir` (`<data>/member`), creating it when absent. Blocking.
+    /// Opens the state under `dir` (`<data>/member`), creating it when absent. Blocking: reads every
+    /// record once.
+    ///
+    /// # Errors
+    /// What the disk says; damage; another version's format.
     pub fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Store, OpenError> {
-        let _ = (env, dir, options);
-        unimplemented!("being written")
+        let inner = Arc::new(open::open(env, dir, options)?);
+        Ok(Store {
+            inner,
+            tasks: Arc::default(),
+        })
     }
 
     /// Starts the drain and compaction tasks of this store through `env`.
     pub fn start(&self, env: &Env) {
-        let _ = env;
-        unimplemented!("being written")
+        let drain = env.spawn("storage drain", flush::run(self.inner.clone()));
+        let sweep = env.spawn("storage compaction", compact::run(self.inner.clone()));
+        self.tasks.lock().extend([drain, sweep]);
     }
 
-    /// Drains what the WAL has flushed and ends the tasks. The store answers reads afterwards.
+    /// Drains what the WAL has flushed and ends the tasks. The store answers reads afterwards; nothing
+    /// may be applied any more.
     pub async fn shutdown(&self) {
-        unimplemented!("being written")
+        self.inner.stopping.send_replace(true);
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for task in tasks {
+            task.ended().await;
+        }
     }
 
     /// The newest applied entry.
     pub fn applied(&self) -> Option<LogId> {
-        unimplemented!("being written")
+        self.inner.state.read().applied
     }
 
-    /// Index of the newest entry whose effect is durable in the engine; 0 before any.
-    pub fn engine_durable(&self) -> u64 {
-        unimplemented!("being written")
+    /// The newest entry whose effect is durable in the engine; 0 before any.
+    pub fn engine_durable(&self) -> LogIndex {
+        *self.inner.durable.borrow()
     }
 
     /// Follows [`Store::engine_durable`].
-    pub fn watch_engine_durable(&self) -> watch::Receiver<u64> {
-        unimplemented!("being written")
+    pub fn watch_engine_durable(&self) -> watch::Receiver<LogIndex> {
+        self.inner.durable.subscribe()
     }
 
-    /// Applies one entry's commands in order: memory only, a pure function of (state, id, commands).
-    /// `id.index` must follow the applied one. After `Err` the state is to be given up.
-    pub fn apply(&self, id: LogId, batch: &CommandBatch) -> Result<Vec<CommandResult>, Fatal> {
-        let _ = (id, batch);
-        unimplemented!("being written")
-    }
-
-    /// Applies an entry without content.
-    pub fn apply_blank(&self, id: LogId) {
-        let _ = id;
-        unimplemented!("being written")
-    }
-
-    /// Applies a membership entry and creates the missing rows of the members table from it.
-    pub fn apply_membership(&self, id: LogId, membership: &Membership) {
-        let _ = (id, membership);
-        unimplemented!("being written")
-    }
-
-    /// The newest applied membership and the entry that brought it.
-    pub fn membership(&self) -> (Option<LogId>, Membership) {
-        unimplemented!("being written")
+    /// Tells how far the WAL is flushed: the engine is never drained beyond it. May fall when the log
+    /// is truncated.
+    pub fn set_wal_flushed(&self, index: impl Into<LogIndex>) {
+        self.inner.wal_flushed.store(index.into().get(), Ordering::Release);
+        self.inner.work.notify_one();
     }
 
     /// Waits while more is applied and undrained than the options allow. Call before applying.
     pub async fn room(&self) {
-        unimplemented!("being written")
-    }
-
-    /// Tells how far the WAL is flushed: the engine is never drained beyond it.
-    pub fn set_wal_flushed(&self, index: u64) {
-        let _ = index;
-        unimplemented!("being written")
+        self.inner.wait_for_room().await;
     }
 
     /// The reason this store gave up, once it has.
     pub fn watch_fatal(&self) -> watch::Receiver<Option<Fatal>> {
-        unimplemented!("being written")
+        self.inner.fatal.subscribe()
     }
 
+    /// Whether the engine's writes wait for the disk (no room, or it refuses writes). Reads go on.
+    pub fn is_stalled(&self) -> bool {
+        self.inner.stalled.lock().is_some()
+    }
+}
+
+/// Applying, in the order of the log.
+impl Store {
+    /// Applies one entry's commands in order: memory only, a pure function of (state, id, commands).
+    ///
+    /// # Errors
+    /// Only when the disk failed while a command needed an older value; the store is lost then.
+    ///
+    /// # Panics
+    /// When `id` does not follow the applied entry.
+    pub fn apply(&self, id: LogId, batch: &CommandBatch) -> Result<Vec<CommandResult>, Fatal> {
+        apply::batch(&self.inner, id, batch)
+    }
+
+    /// Applies an entry without content.
+    pub fn apply_blank(&self, id: LogId) {
+        apply::blank(&self.inner, id);
+    }
+
+    /// Applies a membership entry and creates the missing rows of the members table from it.
+    pub fn apply_membership(&self, id: LogId, membership: &Membership) {
+        apply::membership(&self.inner, id, membership);
+    }
+}
+
+/// Reading keys.
+impl Store {
     /// The current revision; 1 for an empty store.
-    pub fn revision(&self) -> i64 {
-        unimplemented!("being written")
+    pub fn revision(&self) -> Revision {
+        Revision(self.inner.state.read().revision)
     }
 
     /// The newest compaction's revision; -1 before any.
-    pub fn compact_revision(&self) -> i64 {
-        unimplemented!("being written")
+    pub fn compact_revision(&self) -> Revision {
+        Revision(self.inner.state.read().compacted)
+    }
+
+    /// A range, as etcd answers it. The header has the revision only.
+    ///
+    /// # Errors
+    /// Static checks ([`crate::check`]); `FutureRev`, `Compacted`; `Stopped` for a lost store.
+    pub fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Error> {
+        read::range(&self.inner, request)
+    }
+
+    /// A range in pieces at one revision, for streams and long scans: pairs in key order up to the
+    /// limit. Sort and filters of the request are ignored.
+    ///
+    /// # Errors
+    /// As [`Store::range`].
+    pub fn range_cursor(&self, request: &RangeRequest) -> Result<RangeCursor, Error> {
+        read::cursor(&self.inner, request)
+    }
+
+    /// A read-only transaction, all of it at one revision.
+    ///
+    /// # Errors
+    /// As [`Store::range`].
+    ///
+    /// # Panics
+    /// When it is not read-only ([`check::txn_is_read_only`]).
+    pub fn read_txn(&self, request: &TxnRequest) -> Result<TxnResponse, Error> {
+        read::txn(&self.inner, request)
+    }
+
+    /// HashKV at a revision, 0 = now. Blocking and long: reads every record.
+    ///
+    /// # Errors
+    /// `FutureRev`, `Compacted`; `Stopped` for a lost store.
+    pub fn hash_kv(&self, revision: Revision) -> Result<HashKvSum, Error> {
+        sums::hash_kv(&self.inner, revision.get())
+    }
+
+    /// A sum over everything stored, for tests. Blocking and long.
+    ///
+    /// # Errors
+    /// `Stopped` for a lost store.
+    pub fn hash(&self) -> Result<u32, Error> {
+        sums::hash(&self.inner)
+    }
+
+    /// Waits until this member's engine has removed what the compaction at `revision` passed
+    /// (`physical` of a compaction). Returns early when the store stops.
+    pub async fn wait_compacted(&self, revision: Revision) {
+        self.inner.wait_swept(revision.get()).await;
     }
 
     /// Bytes taken.
     pub fn size(&self) -> StoreSize {
-        unimplemented!("being written")
+        let engine = self.inner.engine.size();
+        let recorded = self.inner.state.read().record_bytes;
+        StoreSize {
+            allocated: engine.allocated,
+            in_use: recorded.saturating_sub(engine.removed_bytes),
+        }
+    }
+}
+
+/// What stands beside the keys.
+impl Store {
+    /// Leases.
+    pub fn leases(&self) -> &Lessor {
+        &self.inner.lessor
+    }
+
+    /// Watches.
+    pub fn watches(&self) -> &WatchHub {
+        &self.inner.watches
+    }
+
+    /// Past changes, for watches.
+    pub fn history(&self) -> Arc<dyn History> {
+        self.inner.clone()
+    }
+
+    /// Raised alarms, by member, then type.
+    pub fn alarms(&self) -> Vec<AlarmMember> {
+        self.inner.state.read().alarms.list()
+    }
+
+    /// Current members, by id.
+    pub fn members(&self) -> Vec<Member> {
+        let state = self.inner.state.read();
+        state.members.list(&state.membership)
+    }
+
+    /// Ids that were members once and are no more; they never return.
+    pub fn removed_members(&self) -> Vec<MemberId> {
+        self.inner.state.read().members.removed()
+    }
+
+    /// The newest applied membership and the entry that brought it.
+    pub fn membership(&self) -> (Option<LogId>, Membership) {
+        let state = self.inner.state.read();
+        (state.membership_id, state.membership.clone())
+    }
+
+    /// The cluster's version `X.Y.Z`; empty until it was decided.
+    pub fn cluster_version(&self) -> String {
+        self.inner.state.read().cluster_version.clone()
+    }
+
+    /// The state at the engine's durable position, for snapshots; `None` before anything is durable.
+    pub fn snapshot(&self) -> Option<SnapshotView> {
+        SnapshotView::take(&self.inner)
+    }
+
+    /// Name of the engine, as in `--storage-engine`.
+    pub fn engine_name(&self) -> &'static str {
+        self.inner.engine.name()
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Store({})", self.inner.engine.name())
     }
 }

@@ -4,18 +4,28 @@ use super::*;
 use proptest::prelude::*;
 
 fn put(main: i64) -> RecordKey {
-    RecordKey { main, sub: 0, tombstone: false }
+    RecordKey {
+        main,
+        sub: 0,
+        tombstone: false,
+    }
 }
 
 fn gone(main: i64) -> RecordKey {
-    RecordKey { tombstone: true, ..put(main) }
+    RecordKey {
+        tombstone: true,
+        ..put(main)
+    }
 }
 
 /// etcd's rule said the long way: which records compaction at `at` keeps.
 fn kept(changes: &[RecordKey], at: i64) -> Vec<RecordKey> {
     let newest = changes.iter().filter(|c| c.main <= at).next_back();
-    let mut kept: Vec<_> =
-        newest.into_iter().filter(|c| !c.tombstone || c.main == at).copied().collect();
+    let mut kept: Vec<_> = newest
+        .into_iter()
+        .filter(|c| !c.tombstone || c.main == at)
+        .copied()
+        .collect();
     kept.extend(changes.iter().filter(|c| c.main > at));
     kept
 }
@@ -28,13 +38,21 @@ fn live_at(changes: &[RecordKey], at: i64) -> Option<Live> {
     }
     let life: Vec<_> = upto.iter().rev().take_while(|c| !c.tombstone).collect();
     let created = life.last()?.main;
-    Some(Live { record: ***life.first()?, created, version: life.len() as i64 })
+    Some(Live {
+        record: ***life.first()?,
+        created,
+        version: life.len() as i64,
+    })
 }
 
 fn build(changes: &[RecordKey]) -> KeyEntry {
     let mut entry = KeyEntry::created(changes[0], 0);
     for change in &changes[1..] {
-        if change.tombstone { entry.delete(*change) } else { entry.put(*change, 0) }
+        if change.tombstone {
+            entry.delete(*change)
+        } else {
+            entry.put(*change, 0)
+        }
     }
     entry
 }

@@ -1,0 +1,110 @@
+//! Room storage, state: a view of the whole state at one position of the log. A view, not a file: making
+//! it costs nothing, the records stream out in revision order while it is held.
+//!
+//! It stands at the engine's durable position, so it never covers an entry whose effect a crash could
+//! lose, and purging the log up to it is always safe. Holding it keeps the engine from reusing the room
+//! of what compaction removes meanwhile: drop it when done.
+
+use super::core::{Inner, State};
+use super::rows::MembershipRow;
+use crate::engine::{EngineError, RecordKey, Table, View};
+use bytes::Bytes;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use tenon_proto::ids::Revision;
+use tenon_proto::log::{LogId, Membership};
+
+/// The state as of an engine commit.
+#[derive(Clone)]
+pub struct SnapshotView {
+    view: Arc<dyn View>,
+    id: LogId,
+    revision: i64,
+    compacted: i64,
+}
+
+impl SnapshotView {
+    /// The view at the engine's position; `None` before anything was drained.
+    pub(crate) fn take(inner: &Inner) -> Option<SnapshotView> {
+        let state = inner.state.read();
+        let mark = state.durable_mark?;
+        let (id, revision, compacted) = (mark.id, mark.revision, mark.compacted);
+        Some(SnapshotView {
+            view: state.view.clone(),
+            id,
+            revision,
+            compacted,
+        })
+    }
+
+    /// The newest entry covered.
+    pub fn log_id(&self) -> LogId {
+        self.id
+    }
+
+    /// The store's revision then.
+    pub fn revision(&self) -> Revision {
+        Revision(self.revision)
+    }
+
+    /// The newest compaction then; -1 = never.
+    pub fn compact_revision(&self) -> Revision {
+        Revision(self.compacted)
+    }
+
+    /// The membership then, and the entry that brought it.
+    ///
+    /// # Errors
+    /// What the engine says; a damaged row.
+    pub fn membership(&self) -> Result<(Option<LogId>, Membership), EngineError> {
+        let rows = self.view.rows(Table::Meta)?;
+        let meta = super::rows::Meta::read(&rows);
+        let MembershipRow { id, membership } = meta
+            .map_err(|row| EngineError::Damaged(format!("row {row}")))?
+            .membership;
+        Ok((id, membership.unwrap_or_default()))
+    }
+
+    /// All rows of a table, by key.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn rows(&self, table: Table) -> Result<Vec<(Bytes, Bytes)>, EngineError> {
+        self.view.rows(table)
+    }
+
+    /// The next records from `from` (main and sub) on, in revision order, about `bytes_max` of them
+    /// but at least one; none at the end. The next call begins after the last one's position.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn records(
+        &self,
+        from: (i64, u32),
+        bytes_max: usize,
+    ) -> Result<Vec<(RecordKey, Bytes)>, EngineError> {
+        let mut records = Vec::new();
+        let mut bytes = 0;
+        self.view
+            .scan(from, State::after(self.revision), &mut |key, value| {
+                bytes += value.len() + 18;
+                records.push((key, Bytes::copy_from_slice(value)));
+                if bytes < bytes_max {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            })?;
+        Ok(records)
+    }
+}
+
+impl std::fmt::Debug for SnapshotView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "SnapshotView(log {}, revision {})",
+            self.id.index, self.revision
+        )
+    }
+}

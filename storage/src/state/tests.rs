@@ -1,0 +1,1 @@
+//! Room storage, state: tests.
