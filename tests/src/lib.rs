@@ -19,3 +19,4 @@ pub mod schema;
 pub mod script;
 pub mod server;
 pub mod stream;
+pub mod web;

@@ -12,6 +12,7 @@
 //! - before `recv` or a call: `sorted` (the order does not matter), `counted` (lists by their length),
 //!   `brief` (only whether it went well), `unnumbered` (without the header's revision).
 //! - `ctl …`, `start …`, `lines …`, `stop …`: real etcdctl, see `ctl`.
+//! - `http METHOD PATH`, `metrics NAME…`: plain HTTP, see `web`.
 //! - `sleep MS`, `restart` (SIGTERM), `kill` (SIGKILL); both start again on the same directory.
 
 use crate::call::{self, Metadata};
@@ -23,6 +24,7 @@ use crate::schema::Schema;
 use crate::script::{Command, Item};
 use crate::server::{Kind, Server};
 use crate::stream::{Arrival, Stream};
+use crate::web;
 use prost_reflect::{DynamicMessage, MethodDescriptor, Value};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -194,6 +196,8 @@ impl Session {
             "times" => self.times(rest, metadata).await,
             "until" => self.until(rest, metadata).await,
             "parallel" => self.parallel(rest, metadata).await,
+            "http" => web::request(&self.server.url(), rest).await,
+            "metrics" => web::metrics(&self.server.url(), rest).await,
             "ctl" | "start" | "lines" | "stop" => self.etcdctl(verb, rest).await,
             "open" | "send" | "recv" | "silent" | "finish" | "drop" => {
                 self.stream(verb, rest, manner, metadata).await
