@@ -71,9 +71,8 @@ impl fmt::Display for Damage {
             "the write-ahead log is damaged: segment {} at offset {}",
             self.segment, self.offset
         )?;
-        match self.after {
-            Some(id) => write!(f, ", after log index {} of term {}", id.index, id.term)?,
-            None => write!(f, ", before the first entry")?,
+        if let Some(id) = self.after {
+            write!(f, ", after log index {} of term {}", id.index, id.term)?;
         }
         write!(
             f,

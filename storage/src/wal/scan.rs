@@ -212,7 +212,9 @@ fn judge_end(
     scan.run.bytes = scan.end;
     let what = match extent {
         Extent::Sealed(end) if end == scan.end => return Ok(scan),
-        Extent::Sealed(end) => format!("a frame fails its checksum, good frames went on to {end}"),
+        Extent::Sealed(end) => {
+            format!("a frame fails its checksum; the next segment says that frames go on to {end}")
+        }
         Extent::Open => {
             let rest = rest(window, scan.end, header)?;
             scan.torn = rest.torn;
