@@ -21,7 +21,7 @@ use std::time::Duration;
 pub use clock::{Clock, Instant};
 pub use disk::{DirEntry, Disk, File, FileLock, OpenMode};
 pub use futures_util::future::BoxFuture;
-pub use net::{Incoming, Net, NetStream, StreamKind};
+pub use net::{Incoming, Net, NetRecv, NetSend, NetStream, StreamKind};
 pub use rng::Rng;
 pub use scope::NodeScope;
 pub use spawn::{Gone, Lane, Spawn, Task};
