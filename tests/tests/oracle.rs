@@ -9,6 +9,7 @@
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tenon_tests::compare;
 use tenon_tests::run::{self, Answers};
 use tenon_tests::schema::Schema;
 use tenon_tests::script::{self, Item};
@@ -69,14 +70,29 @@ fn check_etcd(schema: &Schema, file: &Path, record: bool) -> Result<(), Failed> 
         }
         return Ok(std::fs::write(file, script::write(&items))?);
     }
-    compare(file, &items, &answers, false)
+    judge(file, &items, &answers, Kind::Etcd)
 }
 
 /// Tenon answers as etcd did, but where the script says it differs on purpose.
 fn check_tenon(schema: &Schema, file: &Path) -> Result<(), Failed> {
     let items = read(file)?;
     let answers = answers(schema, Kind::Tenon, &items)?;
-    compare(file, &items, &answers, true)
+    judge(file, &items, &answers, Kind::Tenon)
+}
+
+fn judge(file: &Path, items: &[Item], answers: &Answers, kind: Kind) -> Result<(), Failed> {
+    let wrong = compare::differences(items, answers, kind);
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let count = wrong.len();
+    let place = |w: &String| format!("{}:{w}", file.display());
+    let text: Vec<String> = wrong.iter().map(place).collect();
+    Err(format!(
+        "{count} answers differ (- expected, + got)\n{}",
+        text.join("\n")
+    )
+    .into())
 }
 
 fn read(file: &Path) -> Result<Vec<Item>, Failed> {
@@ -92,35 +108,6 @@ fn answers(schema: &Schema, kind: Kind, items: &[Item]) -> Result<Answers, Faile
     let bounded = async { tokio::time::timeout(SCRIPT_MAX, run::run(schema, kind, items)).await };
     let late = |_| format!("not done within {} s", SCRIPT_MAX.as_secs());
     Ok(runtime.block_on(bounded).map_err(late)??)
-}
-
-fn compare(file: &Path, items: &[Item], answers: &Answers, tenon: bool) -> Result<(), Failed> {
-    let mut wrong = String::new();
-    let mut answers = answers.iter();
-    for item in items {
-        let Item::Command(command) = item else {
-            continue;
-        };
-        let got = answers.next().map_or(&[][..], Vec::as_slice);
-        let expected = match (&command.differs, tenon) {
-            (Some(differs), true) => differs,
-            _ => &command.answer,
-        };
-        if got != expected.as_slice() {
-            wrong.push_str(&format!("\n{}:{}: > ", file.display(), command.line));
-            wrong.push_str(&command.joined());
-            expected
-                .iter()
-                .for_each(|line| wrong.push_str(&format!("\n  - {line}")));
-            got.iter()
-                .for_each(|line| wrong.push_str(&format!("\n  + {line}")));
-        }
-    }
-    if wrong.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("(- expected, + got){wrong}").into())
-    }
 }
 
 fn script_files(dir: &Path, found: &mut Vec<PathBuf>) {
