@@ -173,6 +173,36 @@ impl Ticket {
         self.flight.fail(error);
     }
 
+    /// The latest moment for each command; where nobody waits any more, the past.
+    pub(crate) fn deadlines(&self) -> Vec<Instant> {
+        let waiters = self.flight.waiters.lock();
+        waiters
+            .iter()
+            .map(|w| w.as_ref().map_or(Instant(0), |w| w.deadline))
+            .collect()
+    }
+
+    /// Takes one outcome for each command; those to propose again, which the other side refused before its
+    /// deadline.
+    pub(crate) fn settle(self, outcomes: Vec<Outcome>) -> Vec<Waiting> {
+        let waiters = std::mem::take(&mut *self.flight.waiters.lock());
+        let commands = self.flight.batch.commands.iter();
+        let mut again = Vec::new();
+        for ((command, waiter), outcome) in commands.zip(waiters).zip(outcomes) {
+            let Some(waiter) = waiter else { continue };
+            match outcome {
+                Err(ProposeError::NotProposed(reason)) if reason != Reason::Timeout => {
+                    again.push(Waiting {
+                        command: command.clone(),
+                        waiter,
+                    });
+                }
+                outcome => drop(waiter.answer.send(outcome)),
+            }
+        }
+        again
+    }
+
     /// The commands that may be proposed again, because they are in no log.
     pub(crate) fn ground(self) -> Vec<Waiting> {
         self.flight.ground()

@@ -2,11 +2,11 @@
 //! is done by tasks inside the node's scope.
 
 use crate::config::{self, RaftConfig};
-use crate::error::{ProposeError, ReadError, StartError};
+use crate::error::{MemberError, ProposeError, ReadError, StartError};
 use crate::flight::Applied;
 use crate::log_store::LogStore;
-use crate::network::Factory;
-use crate::node::{Node, Parts};
+use crate::network::{self, Factory, Identity, Links};
+use crate::node::{Change, Node, Parts};
 use crate::proposer::Proposer;
 use crate::reads::Reads;
 use crate::sole::Sole;
@@ -17,11 +17,12 @@ use crate::upkeep;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use tenon_env::sync::watch;
 use tenon_env::{Env, Instant, NodeScope, Task};
 use tenon_proto::command::Command;
-use tenon_proto::ids::LogIndex;
-use tenon_proto::log::Membership;
+use tenon_proto::ids::{LogIndex, MemberId};
+use tenon_proto::log::{Membership, Node as MemberNode};
 use tenon_storage::Store;
 use tenon_storage::wal::{Recovery, Wal};
 
@@ -91,6 +92,80 @@ impl RaftHandle {
         self.node.store()
     }
 
+    /// Adds a member that only learns. The index of the entry that added it; see [`MemberError`]. Any member
+    /// may be asked; the leader does it.
+    ///
+    /// # Errors
+    /// [`MemberError`]; of them only `NotChanged` may be asked again blindly.
+    pub async fn add_learner(
+        &self,
+        id: MemberId,
+        node: MemberNode,
+        deadline: Instant,
+    ) -> Result<LogIndex, MemberError> {
+        let change = Change::Add {
+            id: id.0,
+            node,
+            learner: true,
+        };
+        self.node.change(change, deadline).await.map(LogIndex)
+    }
+
+    /// Adds a member that votes, and counts for the quorum, at once. As [`RaftHandle::add_learner`].
+    ///
+    /// # Errors
+    /// As [`RaftHandle::add_learner`].
+    pub async fn add_voter(
+        &self,
+        id: MemberId,
+        node: MemberNode,
+        deadline: Instant,
+    ) -> Result<LogIndex, MemberError> {
+        let change = Change::Add {
+            id: id.0,
+            node,
+            learner: false,
+        };
+        self.node.change(change, deadline).await.map(LogIndex)
+    }
+
+    /// Gives a learner a vote. Its log must have nine tenths of the leader's.
+    ///
+    /// # Errors
+    /// As [`RaftHandle::add_learner`].
+    pub async fn promote(&self, id: MemberId, deadline: Instant) -> Result<LogIndex, MemberError> {
+        self.node
+            .change(Change::Promote(id.0), deadline)
+            .await
+            .map(LogIndex)
+    }
+
+    /// Removes a member for good, voter or learner.
+    ///
+    /// # Errors
+    /// As [`RaftHandle::add_learner`].
+    pub async fn remove(&self, id: MemberId, deadline: Instant) -> Result<LogIndex, MemberError> {
+        self.node
+            .change(Change::Remove(id.0), deadline)
+            .await
+            .map(LogIndex)
+    }
+
+    /// Hands the lead to a voter that is close behind the leader and was heard lately. Writes wait meanwhile.
+    ///
+    /// # Errors
+    /// [`MemberError`]; `Unknown` when no new leader appeared before `deadline`.
+    pub async fn transfer_leader(
+        &self,
+        to: MemberId,
+        deadline: Instant,
+    ) -> Result<(), MemberError> {
+        self.node
+            .change(Change::Lead(to.0), deadline)
+            .await
+            .map(|_| ())
+    }
+
     /// Waits until this member has applied at least what it had applied before it stopped, so that a
     /// serializable read cannot go back behind an answer given then. False when the deadline came first:
     /// without a quorum nobody can tell.
@@ -127,7 +202,9 @@ async fn start(
     let (applied_tx, applied) = watch::channel(store.applied().map(|id| id.index));
     let log = LogStore::new(wal.clone(), &recovery, store.clone(), sole.clone());
     let machine = StateMachine::new(store.clone(), sole.clone(), applied_tx);
-    let raft = openraft::Raft::new(member.0, settings, Factory, log, machine).await;
+    let links = Arc::new(links(&env, &config, &store));
+    let factory = Factory::new(links.clone(), config.election);
+    let raft = openraft::Raft::new(member.0, settings, factory, log, machine).await;
     let raft = raft.map_err(|e| StartError::Storage(e.to_string()))?;
     let reads = Reads::new(&env, sole.clone(), applied.clone());
     let initial = config.initial.clone();
@@ -140,9 +217,11 @@ async fn start(
         store,
         wal,
         sole,
+        links,
         applied,
         status: watch::Sender::new(status),
         fatal: watch::Sender::new(None),
+        heard: AtomicU64::new(0),
     });
     if let Some(initial) = initial {
         let nodes = first_nodes(&initial)?;
@@ -155,6 +234,31 @@ async fn start(
     Ok(RaftHandle { node, reads, tasks })
 }
 
+/// The ways to peers. Their present addresses stand in the members table.
+fn links(env: &Env, config: &RaftConfig, store: &Store) -> Links {
+    let me = Identity {
+        cluster: config.cluster_id,
+        member: config.member_id,
+    };
+    let known = store.clone();
+    let addresses = move |member: u64| {
+        let members = known.members();
+        members
+            .into_iter()
+            .find(|m| m.id.0 == member)
+            .map(|m| m.peer_urls)
+    };
+    let links = Links::new(env.clone(), me, addresses, |_refused| ());
+    for (id, node) in config
+        .initial
+        .iter()
+        .flat_map(|membership| &membership.nodes)
+    {
+        links.learn(*id, node);
+    }
+    links
+}
+
 fn spawn_tasks(node: &Node, reads: &Reads) -> Vec<Task> {
     let env = node.env();
     vec![
@@ -163,6 +267,7 @@ fn spawn_tasks(node: &Node, reads: &Reads) -> Vec<Task> {
         env.spawn("raft-propose", node.clone().propose()),
         env.spawn("raft-deadlines", node.proposer().clone().sweep()),
         env.spawn("raft-reads", reads.clone().serve(node.clone())),
+        env.spawn("raft-peers", network::serve(node.clone())),
         env.spawn("raft-purge", upkeep::purge(env.clone(), node.clone())),
         env.spawn("raft-engine", upkeep::follow_engine(node.clone())),
     ]

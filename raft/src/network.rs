@@ -1,70 +1,82 @@
-//! Room `raft`: messages between members. (Grows with the peer protocol.)
+//! Room `raft`: messages between members over `Env`'s streams. A member dials each peer it has something to
+//! say to and answers on the streams it is dialled by; who is who and which protocol is spoken is settled by
+//! a greeting. Knows nothing of sockets or certificates: the transport below settles those.
 
-use crate::state_machine::View;
-use crate::types::{Birth, Config, Vote};
-use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
-use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
-use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
-};
-use openraft::type_config::alias::SnapshotOf;
+mod greeting;
+mod link;
+mod peer;
+mod serve;
+mod session;
+mod wire;
 
-/// Makes clients for peers.
-pub(crate) struct Factory;
+use link::{Link, Surroundings};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tenon_proto::log;
 
-/// One peer as openraft addresses it.
-pub(crate) struct Peer {
-    target: u64,
+pub(crate) use greeting::{Identity, Refused};
+pub(crate) use link::Lost;
+pub(crate) use peer::Factory;
+pub(crate) use serve::serve;
+pub(crate) use wire::{read_change_error, read_outcome, read_reason};
+
+/// The links of a member, one to each peer it ever spoke to, and the addresses that peers were born with.
+pub(crate) struct Links {
+    around: Arc<Surroundings>,
+    links: Mutex<BTreeMap<u64, Link>>,
+    births: Arc<Mutex<BTreeMap<u64, Vec<String>>>>,
 }
 
-impl RaftNetworkFactory<Config> for Factory {
-    type Network = Peer;
-
-    async fn new_client(&mut self, target: u64, _node: &Birth) -> Peer {
-        Peer { target }
-    }
-}
-
-impl Peer {
-    fn unreachable(&self) -> Unreachable<Config> {
-        Unreachable::from_string(format!("no stream to member {:x}", self.target))
-    }
-}
-
-impl RaftNetworkV2<Config> for Peer {
-    type SnapshotData = View;
-
-    async fn append_entries(
-        &mut self,
-        _rpc: AppendEntriesRequest<Config>,
-        _option: RPCOption,
-    ) -> Result<AppendEntriesResponse<Config>, RPCError<Config>> {
-        Err(self.unreachable().into())
-    }
-
-    async fn vote(
-        &mut self,
-        _rpc: VoteRequest<Config>,
-        _option: RPCOption,
-    ) -> Result<VoteResponse<Config>, RPCError<Config>> {
-        Err(self.unreachable().into())
+impl Links {
+    /// `addresses` knows the present addresses of members; where it does not, those of birth are used.
+    /// `refused` is told when a peer refuses to talk.
+    pub(crate) fn new(
+        env: tenon_env::Env,
+        me: Identity,
+        addresses: impl Fn(u64) -> Option<Vec<String>> + Send + Sync + 'static,
+        refused: impl Fn(&Refused) + Send + Sync + 'static,
+    ) -> Links {
+        let births: Arc<Mutex<BTreeMap<u64, Vec<String>>>> = Arc::default();
+        let known = births.clone();
+        let addresses = move |member: u64| {
+            let present = addresses(member).filter(|urls| !urls.is_empty());
+            present
+                .or_else(|| known.lock().get(&member).cloned())
+                .unwrap_or_default()
+        };
+        let (addresses, refused) = (Box::new(addresses), Box::new(refused));
+        let around = Arc::new(Surroundings {
+            env,
+            me,
+            addresses,
+            refused,
+        });
+        Links {
+            around,
+            links: Mutex::default(),
+            births,
+        }
     }
 
-    async fn pre_vote(
-        &mut self,
-        _rpc: VoteRequest<Config>,
-        _option: RPCOption,
-    ) -> Result<VoteResponse<Config>, RPCError<Config>> {
-        Err(self.unreachable().into())
+    /// The link to a peer.
+    pub(crate) fn to(&self, member: u64) -> Link {
+        let mut links = self.links.lock();
+        links
+            .entry(member)
+            .or_insert_with(|| Link::new(self.around.clone(), member))
+            .clone()
     }
 
-    async fn full_snapshot(
-        &mut self,
-        _vote: Vote,
-        _snapshot: SnapshotOf<Config, View>,
-        _cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
-        _option: RPCOption,
-    ) -> Result<SnapshotResponse<Config>, StreamingError<Config>> {
-        Err(self.unreachable().into())
+    /// Remembers the addresses a member was born with.
+    pub(crate) fn learn(&self, member: u64, node: &log::Node) {
+        let mut births = self.births.lock();
+        if births.get(&member) != Some(&node.peer_urls) {
+            births.insert(member, node.peer_urls.clone());
+        }
+    }
+
+    pub(crate) fn me(&self) -> &Identity {
+        &self.around.me
     }
 }

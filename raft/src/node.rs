@@ -1,30 +1,34 @@
-//! Room `raft`: one running raft, as the tasks of this room share it. The only file that calls openraft's
-//! `Raft`; every call runs inside the node's scope.
+//! Room `raft`: one running raft, as the tasks of this room share it. Every call into openraft runs inside
+//! the node's scope.
+
+mod follow;
+mod forward;
+mod members;
 
 use crate::config::RaftConfig;
-use crate::error::{ProposeError, Reason};
-use crate::flight::Ticket;
-use crate::proposer::{Departure, Proposer};
-use crate::reads::Confirm;
+use crate::network::Links;
+use crate::proposer::Proposer;
 use crate::sole::Sole;
 use crate::state_machine::StateMachine;
 use crate::status::RaftStatus;
-use crate::types::{Birth, Config, OnComplete};
-use openraft::LinearizerOption;
-use openraft::ReadPolicy;
+use crate::types::{Birth, Config};
 use openraft::async_runtime::WatchReceiver;
-use openraft::errors::{ClientWriteError, Fatal, RaftError};
-use openraft::raft::ClientWriteResult;
+use openraft::errors::Fatal;
+use openraft::raft::{AppendEntriesRequest, StreamAppendResult};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tenon_env::sync::watch;
-use tenon_env::{Env, NodeScope};
+use tenon_env::{Env, Instant, NodeScope};
 use tenon_proto::ids::{LogIndex, MemberId};
+use tenon_proto::peer::AcquaintanceReply;
 use tenon_storage::Store;
 use tenon_storage::wal::Wal;
 
-type Raft = openraft::Raft<Config, StateMachine>;
+pub(crate) use members::Change;
+
+pub(crate) type Raft = openraft::Raft<Config, StateMachine>;
 
 /// Clones name the same member.
 #[derive(Clone)]
@@ -37,10 +41,13 @@ pub(crate) struct Parts {
     pub(crate) store: Store,
     pub(crate) wal: Wal,
     pub(crate) sole: Arc<Sole>,
+    pub(crate) links: Arc<Links>,
     pub(crate) proposer: Proposer,
     pub(crate) applied: watch::Receiver<Option<u64>>,
     pub(crate) status: watch::Sender<RaftStatus>,
     pub(crate) fatal: watch::Sender<Option<String>>,
+    /// When the leader was last heard, nanoseconds of the node's clock.
+    pub(crate) heard: AtomicU64,
 }
 
 impl Node {
@@ -56,12 +63,24 @@ impl Node {
         &self.0.config
     }
 
+    pub(crate) fn member(&self) -> MemberId {
+        self.0.config.member_id
+    }
+
     pub(crate) fn store(&self) -> &Store {
         &self.0.store
     }
 
     pub(crate) fn wal(&self) -> &Wal {
         &self.0.wal
+    }
+
+    pub(crate) fn raft(&self) -> &Raft {
+        &self.0.raft
+    }
+
+    pub(crate) fn links(&self) -> &Links {
+        &self.0.links
     }
 
     pub(crate) fn proposer(&self) -> &Proposer {
@@ -94,16 +113,18 @@ impl Node {
         status
     }
 
-    fn leader(&self) -> Option<MemberId> {
+    pub(crate) fn leader(&self) -> Option<MemberId> {
         self.0.status.borrow().leader
+    }
+
+    /// Whether this id was a member once and is none any more.
+    pub(crate) fn is_removed(&self, member: MemberId) -> bool {
+        self.0.store.removed_members().contains(&member)
     }
 
     /// Records why the member must stop; the first reason stays.
     pub(crate) fn fail(&self, reason: String) {
-        tracing::error!(
-            "raft of member {} must stop: {reason}",
-            self.0.config.member_id
-        );
+        tracing::error!("raft of member {} must stop: {reason}", self.member());
         self.0.fatal.send_if_modified(|held| {
             let first = held.is_none();
             held.get_or_insert(reason);
@@ -146,33 +167,6 @@ impl Node {
             .map_err(|e| e.to_string())
     }
 
-    /// Proposes until the queue closes.
-    pub(crate) async fn propose(self) {
-        let mut status = self.watch_status();
-        while let Some(departure) = self.proposer().next(&mut status).await {
-            self.depart(departure).await;
-        }
-    }
-
-    async fn depart(&self, departure: Departure) {
-        let Departure {
-            proposal,
-            ticket,
-            slot,
-        } = departure;
-        if self.leader() != Some(self.0.config.member_id) {
-            self.proposer().refused(ticket, slot);
-            return;
-        }
-        let proposer = self.proposer().clone();
-        let landed = OnComplete::new(move |outcome: ClientWriteResult<Config>| {
-            land(&proposer, ticket, slot, outcome);
-        });
-        if let Err(fatal) = self.0.raft.write(proposal).responder(landed).await {
-            tracing::warn!("a proposal did not reach raft: {fatal}");
-        }
-    }
-
     /// Announces a view as the newest snapshot and lets entries up to `through` go.
     pub(crate) async fn announce_snapshot(&self, through: u64) -> Result<(), Fatal<Config>> {
         self.0.raft.trigger().snapshot().await?;
@@ -200,59 +194,50 @@ impl Node {
         self.0.raft.trigger().purge_log(through).await
     }
 
-    /// Follows openraft's view of leader and membership for as long as it runs.
-    pub(crate) async fn follow_status(self) {
-        let mut server = self.0.raft.server_metrics();
-        loop {
-            let seen = server.borrow_and_update().clone();
-            self.0.status.send_if_modified(|status| {
-                let before = status.clone();
-                status.observe(&seen);
-                status.applied = LogIndex(self.applied().unwrap_or(0));
-                before != *status
-            });
-            if server.changed().await.is_err() {
-                return;
-            }
-        }
+    /// Notes that a leader spoke.
+    pub(crate) fn heard(&self) {
+        self.0.heard.store(self.0.env.now().0, Ordering::Relaxed);
     }
 
-    /// Reports it when openraft, the WAL or the store gave up.
-    pub(crate) async fn follow_failures(self) {
-        let mut metrics = self.0.raft.metrics();
-        let raft = async {
-            loop {
-                if let Err(fatal) = &metrics.borrow_and_update().running_state {
-                    return fatal.to_string();
-                }
-                if metrics.changed().await.is_err() {
-                    return "raft ended".to_owned();
-                }
-            }
-        };
-        let mut wal = self.0.wal.fatal();
-        let wal = async {
-            wait_some(&mut wal)
-                .await
-                .unwrap_or_else(|| "the log ended".to_owned())
-        };
-        let mut store = self.0.store.watch_fatal();
-        let store = async {
-            wait_some(&mut store)
-                .await
-                .map_or("ended".to_owned(), |f| f.0)
-        };
-        let (raft, wal, store) = (
-            std::pin::pin!(raft),
-            std::pin::pin!(wal),
-            std::pin::pin!(store),
-        );
-        let disk = futures_util::future::select(wal, store);
-        let reason = match futures_util::future::select(disk, raft).await {
-            futures_util::future::Either::Left((disk, _)) => disk.factor_first().0,
-            futures_util::future::Either::Right((raft, _)) => raft,
-        };
-        self.fail(reason);
+    fn last_heard(&self) -> Instant {
+        Instant(self.0.heard.load(Ordering::Relaxed))
+    }
+
+    /// An append that stands alone.
+    pub(crate) async fn append(
+        &self,
+        rpc: AppendEntriesRequest<Config>,
+    ) -> Result<StreamAppendResult<Config>, String> {
+        let prev = rpc.prev_log_id;
+        let last = rpc.entries.last().map(|entry| entry.id()).or(prev);
+        let response = self
+            .0
+            .raft
+            .append_entries(rpc)
+            .await
+            .map_err(|e| e.to_string())?;
+        Ok(response.into_stream_result(prev, last))
+    }
+
+    /// What a member with an empty disk wants to know before it votes.
+    pub(crate) fn acquaintance(&self, member: u64) -> AcquaintanceReply {
+        let status = self.0.status.borrow();
+        let published = self
+            .0
+            .store
+            .members()
+            .iter()
+            .any(|m| m.id.0 == member && m.published);
+        let metrics = self.0.raft.data_metrics();
+        let metrics = metrics.borrow_watched();
+        let acknowledged = metrics
+            .replication
+            .as_ref()
+            .is_some_and(|peers| peers.get(&member).is_some_and(|id| id.is_some()));
+        AcquaintanceReply {
+            running: status.leader.is_some() || metrics.last_applied.is_some(),
+            has_run: published || acknowledged || self.is_removed(MemberId(member)),
+        }
     }
 
     /// Waits until what was applied before the last stop is applied again.
@@ -267,53 +252,5 @@ impl Node {
         self.proposer().close();
         let stop = self.0.raft.shutdown();
         let _ = NodeScope::new(self.0.env.clone(), stop).await;
-    }
-}
-
-async fn wait_some<T: Clone>(receiver: &mut watch::Receiver<Option<T>>) -> Option<T> {
-    receiver
-        .wait_for(Option::is_some)
-        .await
-        .ok()
-        .and_then(|held| held.clone())
-}
-
-/// What openraft says of a batch.
-fn land(
-    proposer: &Proposer,
-    ticket: Ticket,
-    slot: tokio::sync::OwnedSemaphorePermit,
-    outcome: ClientWriteResult<Config>,
-) {
-    match outcome {
-        Ok(done) => {
-            // The slot goes first, so that the next batch is under way while callers are woken.
-            drop(slot);
-            ticket.land(done.log_id.index, done.log_id.leader_id.term, done.data);
-        }
-        // Refused before it was in the log: this member does not lead, or not any more.
-        Err(ClientWriteError::ForwardToLeader(_)) => proposer.refused(ticket, slot),
-        // It was in a log and is gone from this one; another leader may have it.
-        Err(ClientWriteError::LogEntryDiscarded(_)) => {
-            ticket.fail(ProposeError::Unknown(Reason::LeaderChanged));
-        }
-        Err(error) => {
-            debug_assert!(false, "a batch is no membership change: {error}");
-            ticket.fail(ProposeError::Unknown(Reason::LeaderChanged));
-        }
-    }
-}
-
-impl Confirm for Node {
-    async fn confirm(&self, within: Duration) -> Result<u64, Reason> {
-        if self.leader() != Some(self.0.config.member_id) {
-            return Err(Reason::NoLeader);
-        }
-        let option = LinearizerOption::from(ReadPolicy::ReadIndex).with_wait_timeout(within);
-        match self.0.raft.get_read_linearizer(option).await {
-            Ok(linearizer) => Ok(linearizer.read_log_id().index()),
-            Err(RaftError::APIError(_)) => Err(Reason::NoLeader),
-            Err(RaftError::Fatal(_)) => Err(Reason::Stopping),
-        }
     }
 }

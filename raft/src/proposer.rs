@@ -179,13 +179,16 @@ impl Proposer {
         self.0.busy.notify_one();
     }
 
-    /// A batch that its leader refused: its commands are tried again after a pause. The slot is kept
-    /// during the pause, so that a leaderless member does not spin.
+    /// A batch that its leader refused: its commands are tried again after a pause.
     pub(crate) fn refused(&self, ticket: Ticket, slot: tokio::sync::OwnedSemaphorePermit) {
-        self.put_back(ticket.ground().into());
-        let env = self.0.env.clone();
-        let pause = env.sleep(REFUSED_PAUSE);
-        env.spawn("raft-refused", async move {
+        self.again(ticket.ground(), slot);
+    }
+
+    /// Queues commands again. The slot is kept for a pause, so that a leaderless member does not spin.
+    pub(crate) fn again(&self, waiting: Vec<Waiting>, slot: tokio::sync::OwnedSemaphorePermit) {
+        self.put_back(waiting.into());
+        let pause = self.0.env.sleep(REFUSED_PAUSE);
+        self.0.env.spawn("raft-refused", async move {
             pause.await;
             drop(slot);
         });

@@ -120,9 +120,7 @@ impl Reads {
             let reached = *applied.borrow_and_update();
             if reached >= Some(index) {
                 let at = LogIndex(reached.unwrap_or(0));
-                readers
-                    .into_iter()
-                    .for_each(|r| drop(r.answer.send(Ok(at))));
+                readers.into_iter().for_each(|r| r.succeed(at));
                 return;
             }
             let changed = self.0.env.timeout(STEP, applied.changed()).await;
@@ -158,6 +156,10 @@ impl Reads {
 }
 
 impl Reader {
+    fn succeed(self, at: LogIndex) {
+        let _ = self.answer.send(Ok(at));
+    }
+
     fn fail(self, reason: Reason) {
         let _ = self.answer.send(Err(ReadError(reason)));
     }

@@ -10,7 +10,9 @@ use openraft::type_config::alias::{SnapshotMetaOf, SnapshotOf};
 use std::io;
 use std::sync::Arc;
 use tenon_env::sync::watch;
+use tenon_proto::log;
 use tenon_storage::Store;
+use tenon_storage::state::SnapshotView;
 
 /// The state machine openraft drives, on one task.
 pub(crate) struct StateMachine {
@@ -64,44 +66,48 @@ impl StateMachine {
 /// What stands applied in `store`.
 fn applied_state(store: &Store) -> io::Result<(Option<LogId>, StoredMembership)> {
     let (id, membership) = store.membership();
-    let stored = stored_membership(id.as_ref(), &membership);
-    let stored =
-        stored.ok_or_else(|| io::Error::other("the store holds an impossible membership"))?;
-    Ok((store.applied().as_ref().map(to_log_id), stored))
+    Ok((
+        store.applied().as_ref().map(to_log_id),
+        stored(id.as_ref(), &membership)?,
+    ))
 }
 
-/// A snapshot is a view of the store, not a file: making one costs nothing.
-fn view(store: &Store) -> io::Result<Option<SnapshotOf<Config, View>>> {
-    let (last_log_id, last_membership) = applied_state(store)?;
-    if last_log_id.is_none() {
+fn stored(id: Option<&log::LogId>, membership: &log::Membership) -> io::Result<StoredMembership> {
+    stored_membership(id, membership)
+        .ok_or_else(|| io::Error::other("the store holds an impossible membership"))
+}
+
+/// A snapshot is a view of the store, not a file: making one costs nothing. It stands at the engine's durable
+/// position, so the log may be purged up to it.
+fn view(store: &Store) -> io::Result<Option<SnapshotOf<Config, SnapshotView>>> {
+    let Some(view) = store.snapshot() else {
         return Ok(None);
-    }
+    };
+    let (id, membership) = view.membership().map_err(io::Error::other)?;
+    let last_membership = stored(id.as_ref(), &membership)?;
     let meta = SnapshotMetaOf::<Config> {
-        last_log_id,
+        last_log_id: Some(to_log_id(&view.log_id())),
         last_membership,
     };
     Ok(Some(Snapshot {
         meta,
-        snapshot: View,
+        snapshot: view,
     }))
 }
-
-/// The data of a snapshot.
-pub(crate) struct View;
 
 /// Makes views.
 pub(crate) struct Views(Store);
 
 impl RaftSnapshotBuilder<Config> for Views {
-    type SnapshotData = View;
+    type SnapshotData = SnapshotView;
 
-    async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Config, View>> {
+    async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Config, SnapshotView>> {
         view(&self.0)?.ok_or_else(|| io::Error::other("nothing is applied yet"))
     }
 }
 
 impl RaftStateMachine<Config> for StateMachine {
-    type SnapshotData = View;
+    type SnapshotData = SnapshotView;
     type SnapshotBuilder = Views;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
@@ -130,14 +136,16 @@ impl RaftStateMachine<Config> for StateMachine {
     async fn install_snapshot(
         &mut self,
         meta: &SnapshotMetaOf<Config>,
-        _snapshot: View,
+        _snapshot: SnapshotView,
     ) -> io::Result<()> {
         Err(io::Error::other(format!(
             "cannot install the snapshot {meta}: not implemented"
         )))
     }
 
-    async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<Config, View>>> {
+    async fn get_current_snapshot(
+        &mut self,
+    ) -> io::Result<Option<SnapshotOf<Config, SnapshotView>>> {
         view(&self.store)
     }
 }

@@ -14,16 +14,16 @@ const ENTRIES_MIN: u64 = 1000;
 
 /// What the log looks like.
 struct Extent {
-    /// First index still readable, and the newest applied one.
+    /// First index still readable, and the newest that the engine holds.
     first: u64,
-    applied: u64,
+    durable: u64,
     bytes: u64,
 }
 
-/// The newest index that may go, keeping `keep` applied entries, or fewer when the log is larger than
+/// The newest index that may go, keeping `keep` entries that the engine holds, or fewer when the log is larger than
 /// `bytes_max`. Entries are taken to be of one size; the next look corrects the error.
 fn purge_through(extent: &Extent, keep: u64, bytes_max: u64) -> Option<u64> {
-    let entries = (extent.applied + 1).saturating_sub(extent.first);
+    let entries = (extent.durable + 1).saturating_sub(extent.first);
     let mut gone = entries.saturating_sub(keep);
     if extent.bytes > bytes_max {
         let excess = u128::from(extent.bytes - bytes_max) * u128::from(entries);
@@ -41,16 +41,14 @@ fn purge_through(extent: &Extent, keep: u64, bytes_max: u64) -> Option<u64> {
 pub(crate) async fn purge(env: Env, node: Node) {
     loop {
         env.sleep(PERIOD).await;
-        let Some(applied) = node.applied() else {
-            continue;
-        };
+        let durable = node.store().engine_durable().0;
         let wal = node.wal();
         let first = wal
             .purge_intent()
             .map_or(wal.first_index().0, |id| id.index + 1);
         let extent = Extent {
             first,
-            applied,
+            durable,
             bytes: wal.size().0,
         };
         let keep = node.config().snapshot_catchup_entries;
@@ -68,8 +66,8 @@ pub(crate) async fn follow_engine(node: Node) {
     let mut durable = node.store().watch_engine_durable();
     loop {
         let index = *durable.borrow_and_update();
-        if index > 0 {
-            node.wal().set_engine_durable(LogIndex(index));
+        if index > LogIndex(0) {
+            node.wal().set_engine_durable(index);
         }
         if durable.changed().await.is_err() {
             return;
@@ -81,11 +79,11 @@ pub(crate) async fn follow_engine(node: Node) {
 mod tests {
     use super::*;
 
-    fn through(first: u64, applied: u64, bytes: u64) -> Option<u64> {
+    fn through(first: u64, durable: u64, bytes: u64) -> Option<u64> {
         purge_through(
             &Extent {
                 first,
-                applied,
+                durable,
                 bytes,
             },
             5000,
