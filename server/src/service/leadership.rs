@@ -15,7 +15,11 @@ pub async fn lost(env: Env, status: watch::Receiver<RaftStatus>, election: Durat
     let mut without = 0;
     while without < TIMEOUTS_MAX {
         env.sleep(election).await;
-        without = if status.borrow().leader.is_none() { without + 1 } else { 0 };
+        without = if status.borrow().leader.is_none() {
+            without + 1
+        } else {
+            0
+        };
     }
 }
 

@@ -55,7 +55,11 @@ impl Lease {
     /// The service of a member.
     pub fn new(context: Context) -> Lease {
         let status = context.watch_status();
-        Lease { context, status, counters: Arc::default() }
+        Lease {
+            context,
+            status,
+            counters: Arc::default(),
+        }
     }
 
     /// The term in which this member leads, as far as it knows.
@@ -278,7 +282,11 @@ impl Lease {
             _ => self.wait_to_lead().await?,
         };
         self.context.read_barrier().await?;
-        if self.leading() == Some(term) { Ok(()) } else { Err(Error::LeaderChanged) }
+        if self.leading() == Some(term) {
+            Ok(())
+        } else {
+            Err(Error::LeaderChanged)
+        }
     }
 
     async fn wait_to_lead(&self) -> Result<Term, Error> {

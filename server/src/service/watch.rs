@@ -71,7 +71,7 @@ impl Watch {
         let terms = Terms {
             env: context.env().clone(),
             hub: context.store().watches().clone(),
-            history: Arc::new(context.store().clone()),
+            history: context.store().history(),
             header: Box::new(move || header.header(0)),
             permission: Box::new(move || permission.authorise(&caller)),
             progress_interval: config.progress_interval,
@@ -219,7 +219,11 @@ impl Interval {
         let tenth = u64::try_from(interval.as_nanos() / 10).unwrap_or(u64::MAX);
         let jitter = env.rng.next_u64() % tenth.max(1);
         let every = interval + Duration::from_nanos(jitter);
-        Interval { env: env.clone(), every, next: env.sleep(every) }
+        Interval {
+            env: env.clone(),
+            every,
+            next: env.sleep(every),
+        }
     }
 
     /// Completes at each tick; cancel safe.

@@ -23,10 +23,15 @@ impl History for Puts {
     ) -> Result<HistoryPage, Compacted> {
         let puts = self.0.lock();
         let to = to.min(from + limits.matched_revisions_max as i64 - 1);
-        let wanted = puts.iter().filter(|kv| (from..=to).contains(&kv.mod_revision));
+        let wanted = puts
+            .iter()
+            .filter(|kv| (from..=to).contains(&kv.mod_revision));
         let wanted = wanted.filter(|kv| range.contains(&kv.key));
         let events = wanted.map(|kv| Arc::new(Event::put(kv.clone()))).collect();
-        Ok(HistoryPage { events, next: to + 1 })
+        Ok(HistoryPage {
+            events,
+            next: to + 1,
+        })
     }
 
     fn pair_at(&self, _: &[u8], _: i64) -> Option<KeyValue> {
@@ -45,7 +50,10 @@ struct Member {
 
 impl Member {
     fn new() -> Member {
-        let options = WatchOptions { queue_bytes_max: 100_000, ..WatchOptions::default() };
+        let options = WatchOptions {
+            queue_bytes_max: 100_000,
+            ..WatchOptions::default()
+        };
         Member {
             env: tenon_env::real::env_without_peers(),
             hub: WatchHub::new(1, -1, options),
@@ -85,13 +93,17 @@ impl Member {
             env: self.env.clone(),
             hub: self.hub.clone(),
             history: self.puts.clone(),
-            header: Box::new(|| ResponseHeader { member_id: 7, ..ResponseHeader::default() }),
+            header: Box::new(|| ResponseHeader {
+                member_id: 7,
+                ..ResponseHeader::default()
+            }),
             permission: Box::new(|| Ok(())),
             progress_interval: self.progress_interval,
             response_bytes_max: 2 << 20,
             stopping: self.stopping.subscribe(),
         };
-        self.env.spawn("watch-test", terms.serve(requests, out, leader_lost));
+        self.env
+            .spawn("watch-test", terms.serve(requests, out, leader_lost));
         (ask, answers)
     }
 }
@@ -103,17 +115,23 @@ fn create(start_revision: i64) -> WatchRequest {
         progress_notify: true,
         ..WatchCreateRequest::default()
     };
-    WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) }
+    WatchRequest {
+        request_union: Some(RequestUnion::CreateRequest(create)),
+    }
 }
 
 fn cancel(watch_id: i64) -> WatchRequest {
     let cancel = WatchCancelRequest { watch_id };
-    WatchRequest { request_union: Some(RequestUnion::CancelRequest(cancel)) }
+    WatchRequest {
+        request_union: Some(RequestUnion::CancelRequest(cancel)),
+    }
 }
 
 fn progress() -> WatchRequest {
     let union = RequestUnion::ProgressRequest(WatchProgressRequest {});
-    WatchRequest { request_union: Some(union) }
+    WatchRequest {
+        request_union: Some(union),
+    }
 }
 
 async fn hear(answers: &mut Answers) -> WatchResponse {
@@ -121,7 +139,10 @@ async fn hear(answers: &mut Answers) -> WatchResponse {
 }
 
 fn revision(response: &WatchResponse) -> i64 {
-    response.header.as_ref().map_or(-1, |header| header.revision)
+    response
+        .header
+        .as_ref()
+        .map_or(-1, |header| header.revision)
 }
 
 #[tokio::test]
@@ -152,7 +173,11 @@ async fn a_slow_reader_gets_every_revision_once_and_can_cancel() {
     for _ in 0..3000 {
         member.put(1000);
     }
-    assert_eq!(member.hub.stats().slow_watchers, 1, "the queue holds 100 kB only");
+    assert_eq!(
+        member.hub.stats().slow_watchers,
+        1,
+        "the queue holds 100 kB only"
+    );
     let mut next = 2;
     while next <= 3001 {
         for event in hear(&mut answers).await.events {
@@ -182,9 +207,16 @@ async fn requests_are_heard_between_events() {
         if response.watch_id == 9 && response.canceled {
             break;
         }
-        events_of_9 += if response.watch_id == 9 { response.events.len() } else { 0 };
+        events_of_9 += if response.watch_id == 9 {
+            response.events.len()
+        } else {
+            0
+        };
     }
-    assert!(events_of_9 < 20_000, "the cancel waited for the whole history");
+    assert!(
+        events_of_9 < 20_000,
+        "the cancel waited for the whole history"
+    );
 }
 
 #[tokio::test]
@@ -198,7 +230,10 @@ async fn a_client_that_only_asks_is_not_listened_to_for_ever() {
     });
     assert!(asked.await.is_none());
     let stats = member.hub.stats();
-    assert!(stats.watchers <= ANSWERS_MAX + BURST && stats.watchers > 100, "{stats:?}");
+    assert!(
+        stats.watchers <= ANSWERS_MAX + BURST && stats.watchers > 100,
+        "{stats:?}"
+    );
     drop(answers);
     while member.hub.stats().streams > 0 {
         member.env.sleep(Duration::from_millis(1)).await;
