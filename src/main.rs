@@ -1,2 +1,36 @@
-//! Package `tenon`: dispatches the command line to the room that answers it, and nothing else.
-fn main() {}
+//! Room `src`: the program. It finds out which program it is asked to be and hands over; no logic.
+
+use std::path::Path;
+use std::process::ExitCode;
+use tenon_server::shell::{self, flags::Persona, flags::usage};
+
+fn main() -> ExitCode {
+    let mut args = std::env::args();
+    let program = args.next().unwrap_or_default();
+    let args: Vec<String> = args.collect();
+    let name = Path::new(&program)
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or("");
+    if name == "etcd" {
+        return shell::main(Persona::Etcd, &args);
+    }
+    match args.split_first() {
+        None => shell::main(Persona::Tenon, &[]),
+        Some((verb, rest)) => match verb.as_str() {
+            "serve" => shell::main(Persona::Tenon, rest),
+            "--version" | "-version" | "version" => {
+                print!("{}", usage::version(Persona::Tenon));
+                ExitCode::SUCCESS
+            }
+            "--help" | "-help" | "-h" | "help" => {
+                print!("{}", usage::help(Persona::Tenon));
+                ExitCode::SUCCESS
+            }
+            other => {
+                eprintln!("tenon: unknown command {other:?}; try `tenon serve` or `tenon --help`");
+                ExitCode::from(2)
+            }
+        },
+    }
+}

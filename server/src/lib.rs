@@ -3,4 +3,6 @@
 //! Only `shell` may know of sockets and of the real world; the others reach it through `Env` (DESIGN §2).
 
 pub mod member;
+pub mod service;
 pub mod shell;
+pub mod version;

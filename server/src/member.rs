@@ -1,3 +1,220 @@
-//! Room `server/member`: one running member. Uses only `Env`; no sockets, no process.
+//! Room `server/member`: one running member. It opens the data directory, starts store, log and raft in
+//! their order, publishes name and client URLs, runs the member's own tasks, and stops all of it in reverse.
+//! Uses `Env` only, no sockets and no process, so that the simulator runs the same code; the shell, or the
+//! simulator, puts clients in front of [`Member::services`].
 
+pub mod compactor;
 pub mod config;
+pub mod data_dir;
+
+use crate::service::lease::Duty;
+use crate::service::{Context, Services, quota};
+use config::MemberConfig;
+use data_dir::{DataDir, Identity, StartError};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tenon_env::{Env, Lane, Task, sync::watch};
+use tenon_proto::command::MemberPublish;
+use tenon_raft::{RaftConfig, RaftHandle};
+use tenon_storage::wal::{Wal, WalOptions};
+use tenon_storage::{Store, StoreOptions};
+
+/// Pause between attempts to publish this member.
+const PUBLISH_PAUSE: Duration = Duration::from_millis(500);
+
+/// A running member. Clones name the same; it runs until [`Member::shutdown`] or its node's end.
+#[derive(Clone)]
+pub struct Member {
+    env: Env,
+    services: Services,
+    raft: RaftHandle,
+    store: Store,
+    wal: Wal,
+    stopping: Arc<watch::Sender<bool>>,
+    published: watch::Receiver<bool>,
+    tasks: Arc<Mutex<Vec<Task>>>,
+    data_dir: Arc<Mutex<Option<DataDir>>>,
+}
+
+impl Member {
+    /// Opens the data directory and starts the member. It answers as soon as this returns; see
+    /// [`Member::wait_ready`].
+    pub async fn start(env: &Env, config: MemberConfig) -> Result<Member, StartError> {
+        let data_dir = DataDir::open(env, &config)?;
+        let Identity {
+            member,
+            cluster,
+            first,
+        } = data_dir.identity().clone();
+        tracing::info!(
+            local_member_id = %member,
+            cluster_id = %cluster,
+            data_dir = %config.data_dir.display(),
+            "starting local member"
+        );
+        let (store, wal, recovery) = open(env, &config, &data_dir).await?;
+        store.start(env);
+        let raft_config = RaftConfig {
+            heartbeat: config.heartbeat,
+            election: config.election,
+            snapshot_catchup_entries: config.snapshot_catchup_entries,
+            initial: first,
+            ..RaftConfig::new(member, cluster)
+        };
+        let raft = RaftHandle::start(env, raft_config, store.clone(), (wal.clone(), recovery))
+            .await
+            .map_err(|e| StartError::Storage(e.to_string()))?;
+        let (stopping, stop) = watch::channel(false);
+        let context = Context::new(env.clone(), raft.clone(), config, member, cluster, stop);
+        let (published_tx, published) = watch::channel(false);
+        let running = Member {
+            env: env.clone(),
+            services: Services::new(context.clone()),
+            raft,
+            store,
+            wal,
+            stopping: Arc::new(stopping),
+            published,
+            tasks: Arc::default(),
+            data_dir: Arc::new(Mutex::new(Some(data_dir))),
+        };
+        running.spawn("publish", publish(context.clone(), published_tx));
+        running.spawn("count-leaders", count_leaders(context.clone()));
+        running.spawn("quota", quota::keep_watch(context.clone()));
+        running.spawn("leases", Duty::new(running.services.lease.clone()).run());
+        running.spawn("compactor", compactor::run(context));
+        Ok(running)
+    }
+
+    fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.lock().push(self.env.spawn(name, task));
+    }
+
+    /// What clients are answered by.
+    pub fn services(&self) -> &Services {
+        &self.services
+    }
+
+    /// The log, for its metrics.
+    pub fn wal(&self) -> &Wal {
+        &self.wal
+    }
+
+    /// Waits until what was applied before the last stop is applied again, at most for a request's time.
+    /// Until then a serializable read might go back behind an answer given earlier.
+    pub async fn wait_recovered(&self) {
+        let deadline = self.env.now() + self.services.context.config().request_timeout();
+        if !self.raft.wait_recovered(deadline).await {
+            tracing::warn!("no quorum yet; local reads may be older than before the restart");
+        }
+    }
+
+    /// Waits until the cluster knows this member's name and client URLs, which needs a quorum.
+    pub async fn wait_ready(&self) {
+        let mut published = self.published.clone();
+        let _ = published.wait_for(|done| *done).await;
+    }
+
+    /// Completes with the reason once the member cannot go on: disk, log or a bug. Nothing is acknowledged
+    /// from then on.
+    pub async fn failed(&self) -> String {
+        let (mut raft, mut wal) = (self.raft.fatal(), self.wal.fatal());
+        let mut store = self.store.watch_fatal();
+        let text = |reason: &Option<String>| reason.clone().unwrap_or_default();
+        tokio::select! {
+            biased;
+            Ok(reason) = wal.wait_for(Option::is_some) => text(&reason),
+            Ok(reason) = store.wait_for(Option::is_some) => {
+                reason.as_ref().map_or_else(String::new, ToString::to_string)
+            }
+            Ok(reason) = raft.wait_for(Option::is_some) => text(&reason),
+            else => std::future::pending().await,
+        }
+    }
+
+    /// Tells streams to end. Calls under way go on.
+    pub fn begin_shutdown(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Stops the member: its own tasks, raft, then the store, then the log. Data is safe at any moment; an
+    /// orderly end makes the next start faster.
+    pub async fn shutdown(&self) {
+        self.begin_shutdown();
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        tasks.iter().for_each(Task::abort);
+        self.raft.shutdown().await;
+        self.store.shutdown().await;
+        self.wal.close().await;
+        self.data_dir.lock().take();
+    }
+}
+
+/// Opens state and log, which reads files, on the lane for that.
+async fn open(
+    env: &Env,
+    config: &MemberConfig,
+    data_dir: &DataDir,
+) -> Result<(Store, Wal, tenon_storage::wal::Recovery), StartError> {
+    let (world, member_dir) = (env.clone(), data_dir.member_dir());
+    let wal_dir = config
+        .wal_dir
+        .clone()
+        .unwrap_or_else(|| member_dir.join("wal"));
+    let options = StoreOptions {
+        ..StoreOptions::default()
+    };
+    let opened = env.blocking(Lane::Read, move || {
+        let store = Store::open(&world, &member_dir, options)
+            .map_err(|e| StartError::Storage(e.to_string()))?;
+        let (wal, recovery) = Wal::open(&world, &wal_dir, WalOptions::default())
+            .map_err(|e| StartError::Storage(e.to_string()))?;
+        Ok((store, wal, recovery))
+    });
+    opened
+        .await
+        .map_err(|gone| StartError::Storage(gone.to_string()))?
+}
+
+/// Tells the cluster this member's name and client URLs, until it knows them.
+async fn publish(context: Context, done: watch::Sender<bool>) {
+    let id = context.member().get();
+    let config = context.config();
+    let (name, client_urls) = (config.name.clone(), config.advertise_client_urls.clone());
+    loop {
+        let body = MemberPublish {
+            member_id: id,
+            name: name.clone(),
+            client_urls: client_urls.clone(),
+        };
+        match context.propose(body.into()).await {
+            Ok(_) => break,
+            Err(error) => {
+                tracing::warn!(%error, "cannot publish this member yet");
+                context.env().sleep(PUBLISH_PAUSE).await;
+            }
+        }
+    }
+    tracing::info!(name, client_urls = ?client_urls, "published this member");
+    done.send_replace(true);
+}
+
+async fn count_leaders(context: Context) {
+    let mut status = context.watch_status();
+    let mut last = None;
+    loop {
+        let leader = status.borrow_and_update().leader;
+        if leader != last && leader.is_some() {
+            context
+                .counters()
+                .leader_changes
+                .fetch_add(1, Ordering::Relaxed);
+        }
+        last = leader;
+        if status.changed().await.is_err() {
+            return;
+        }
+    }
+}

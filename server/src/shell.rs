@@ -2,3 +2,14 @@
 //! It decides nothing about data.
 
 pub mod flags;
+pub mod front;
+pub mod grpc;
+pub mod http;
+pub mod listen;
+pub mod log;
+pub mod metrics;
+pub mod notify;
+pub mod peer;
+pub mod run;
+
+pub use run::main;

@@ -317,15 +317,4 @@ fn ttl_seconds_min(election: Duration) -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_smallest_ttl_follows_the_election_timeout() {
-        let of = |millis| ttl_seconds_min(Duration::from_millis(millis));
-        assert_eq!(
-            (of(1000), of(3000), of(100), of(50_000), of(2000)),
-            (2, 5, 1, 75, 3)
-        );
-    }
-}
+mod tests;

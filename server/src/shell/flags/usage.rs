@@ -3,12 +3,8 @@
 use super::config::Persona;
 use super::table::{FLAGS, Status};
 use super::value::Kind;
+use crate::version::ETCD_VERSION;
 use std::fmt::Write as _;
-
-/// The version told to clients: the release of etcd whose behaviour this is. Clients compare it.
-pub const ETCD_VERSION: &str = "3.7.3";
-/// The cluster version, and that of the storage, in etcd's terms.
-pub const CLUSTER_VERSION: &str = "3.7.0";
 
 /// What follows the refusal of a command line.
 pub fn usage(persona: Persona) -> String {

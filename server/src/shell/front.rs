@@ -1,0 +1,126 @@
+//! Room `server/shell`: the first look at a request: gRPC goes to the service its path names, all else to
+//! HTTP. Also the last look at a gRPC answer, where tonic's own words become those of etcd's gRPC library.
+
+use super::grpc::Rpc;
+use super::http::Http;
+use http::{HeaderMap, HeaderValue, Request, Response, header};
+use hyper::body::Incoming;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use tonic::body::Body;
+
+/// What one listener serves. Cloning is cheap.
+#[derive(Clone)]
+pub struct Front {
+    /// gRPC services; none on listeners without.
+    pub rpc: Option<Rpc>,
+    /// HTTP endpoints.
+    pub http: Http,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Front {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        match &self.rpc {
+            Some(rpc) if is_grpc(request.headers()) => {
+                let (rpc, path) = (rpc.clone(), request.uri().path().to_owned());
+                Box::pin(async move { Ok(correct(&path, rpc.call(request).await, &rpc)) })
+            }
+            _ => {
+                let http = self.http.clone();
+                let request = request.map(axum::body::Body::new);
+                Box::pin(async move { Ok(http.call(request).await.map(Body::new)) })
+            }
+        }
+    }
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
+const UNIMPLEMENTED: &[u8] = b"12";
+const OUT_OF_RANGE: &[u8] = b"11";
+
+/// Errors without any answer stand in the headers; only those may be tonic's own.
+fn correct(path: &str, mut response: Response<Body>, rpc: &Rpc) -> Response<Body> {
+    let Some(status) = response.headers().get("grpc-status") else {
+        return response;
+    };
+    let message = response
+        .headers()
+        .get("grpc-message")
+        .map(HeaderValue::as_bytes);
+    let text = match (status.as_bytes(), message) {
+        (UNIMPLEMENTED, None) => unknown_method(path),
+        (OUT_OF_RANGE, Some(message)) => match too_large(message) {
+            Some((size, max)) => {
+                rpc.refused_too_large(path);
+                response
+                    .headers_mut()
+                    .insert("grpc-status", HeaderValue::from_static("8"));
+                let error = tenon_proto::error::Error::MessageTooLarge { size, max };
+                error.message()
+            }
+            None => return response,
+        },
+        _ => return response,
+    };
+    // Spaces are allowed in the header, and the texts hold nothing else that needs escaping.
+    if let Ok(value) = HeaderValue::from_str(&text) {
+        response.headers_mut().insert("grpc-message", value);
+    }
+    response
+}
+
+fn unknown_method(path: &str) -> String {
+    let (service, method) = path
+        .trim_start_matches('/')
+        .split_once('/')
+        .unwrap_or((path, ""));
+    if Rpc::serves(service) {
+        format!("unknown method {method} for service {service}")
+    } else {
+        format!("unknown service {service}")
+    }
+}
+
+/// Size and limit out of tonic's text for a message above the limit, which it percent-encodes.
+fn too_large(message: &[u8]) -> Option<(u64, u64)> {
+    let text = String::from_utf8_lossy(message).replace("%20", " ");
+    let text = text.strip_prefix("Error, decoded message length too large: found ")?;
+    let (size, rest) = text.split_once(' ')?;
+    let max = rest
+        .strip_prefix("bytes, the limit is: ")?
+        .strip_suffix(" bytes")?;
+    Some((size.parse().ok()?, max.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tonics_words_for_large_messages_are_understood() {
+        let text = b"Error,%20decoded%20message%20length%20too%20large:%20found%202711562%20bytes,\
+                     %20the%20limit%20is:%202097152%20bytes";
+        assert_eq!(too_large(text), Some((2_711_562, 2_097_152)));
+        assert_eq!(too_large(b"something else"), None);
+        let plain = "Error, decoded message length too large: found 3 bytes, the limit is: 2 bytes";
+        assert_eq!(too_large(plain.as_bytes()), Some((3, 2)));
+    }
+
+    #[test]
+    fn unknown_paths_are_named_as_gos_library_does() {
+        assert_eq!(
+            unknown_method("/etcdserverpb.KV/Foo"),
+            "unknown method Foo for service etcdserverpb.KV"
+        );
+        assert_eq!(unknown_method("/a.B/C"), "unknown service a.B");
+    }
+}

@@ -1,0 +1,106 @@
+//! Room `server/shell`: etcd's gRPC services on tonic: one thin adapter per service, and the table of paths.
+
+mod answers;
+mod auth;
+mod cluster;
+pub mod gate;
+mod health;
+mod kv;
+mod maintenance;
+pub mod method;
+
+use auth::AuthRpc;
+use cluster::ClusterRpc;
+use gate::Gate;
+use health::HealthRpc;
+use hyper::body::Incoming;
+use kv::KvRpc;
+use maintenance::MaintenanceRpc;
+use method::Method;
+use std::sync::Arc;
+use tenon_proto::code::Code;
+use tenon_proto::etcdserverpb::auth_server::AuthServer;
+use tenon_proto::etcdserverpb::cluster_server::ClusterServer;
+use tenon_proto::etcdserverpb::kv_server::KvServer;
+use tenon_proto::etcdserverpb::maintenance_server::MaintenanceServer;
+use tonic::body::Body;
+use tonic::codegen::Service as _;
+use tonic_health::pb::health_server::HealthServer;
+
+/// How much a message may exceed the request limit before the gRPC layer refuses it, bytes.
+const RECEIVE_MARGIN: usize = 512 << 10;
+
+struct Servers {
+    gate: Gate,
+    kv: KvServer<KvRpc>,
+    cluster: ClusterServer<ClusterRpc>,
+    maintenance: MaintenanceServer<MaintenanceRpc>,
+    auth: AuthServer<AuthRpc>,
+    health: HealthServer<HealthRpc>,
+}
+
+/// All services of a listener. Cloning is cheap.
+#[derive(Clone)]
+pub struct Rpc {
+    servers: Arc<Servers>,
+}
+
+impl Rpc {
+    /// The services behind `gate`.
+    pub fn new(gate: Gate) -> Rpc {
+        let request_max = gate.services.context.config().max_request_bytes;
+        let max = request_max.saturating_add(RECEIVE_MARGIN);
+        macro_rules! server {
+            ($server:ident, $adapter:ident) => {
+                $server::new($adapter(gate.clone()))
+                    .max_decoding_message_size(max)
+                    .max_encoding_message_size(usize::MAX)
+            };
+        }
+        let servers = Servers {
+            kv: server!(KvServer, KvRpc),
+            cluster: server!(ClusterServer, ClusterRpc),
+            maintenance: server!(MaintenanceServer, MaintenanceRpc),
+            auth: server!(AuthServer, AuthRpc),
+            health: server!(HealthServer, HealthRpc),
+            gate,
+        };
+        Rpc {
+            servers: Arc::new(servers),
+        }
+    }
+
+    /// Whether a service of that name exists.
+    pub fn serves(service: &str) -> bool {
+        Method::ALL.iter().any(|method| method.row().0 == service)
+    }
+
+    /// Counts a message that the gRPC layer refused for its size.
+    pub fn refused_too_large(&self, path: &str) {
+        if let Some(method) = Method::from_path(path) {
+            self.servers.gate.metrics.started(method);
+            self.servers
+                .gate
+                .metrics
+                .handled(method, Code::ResourceExhausted, None);
+        }
+    }
+
+    /// Answers one call.
+    pub async fn call(&self, request: http::Request<Incoming>) -> http::Response<Body> {
+        let servers = &self.servers;
+        let service = request.uri().path().split('/').nth(1).unwrap_or("");
+        let answered = match service {
+            "etcdserverpb.KV" => servers.kv.clone().call(request).await,
+            "etcdserverpb.Cluster" => servers.cluster.clone().call(request).await,
+            "etcdserverpb.Maintenance" => servers.maintenance.clone().call(request).await,
+            "etcdserverpb.Auth" => servers.auth.clone().call(request).await,
+            "grpc.health.v1.Health" => servers.health.clone().call(request).await,
+            _ => return tonic::Status::new(tonic::Code::Unimplemented, "").into_http(),
+        };
+        match answered {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+}

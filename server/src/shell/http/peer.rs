@@ -1,0 +1,87 @@
+//! Room `server/shell`: what the peer listener answers over plain HTTP, for tools that read it. Raft itself
+//! does not go this way.
+
+use super::{State, only_get, text};
+use axum::body::{Body, Bytes};
+use http::{HeaderValue, Method, Response, StatusCode};
+use serde_json::json;
+use tenon_proto::caller::Caller;
+use tenon_proto::etcdserverpb as pb;
+
+fn with_cluster(state: &State, mut response: Response<Body>) -> Response<Body> {
+    let id = state.services.context.cluster().to_string();
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert("x-etcd-cluster-id", value);
+    }
+    response
+}
+
+pub(super) async fn members(state: State, method: Method) -> Response<Body> {
+    if let Err(refused) = only_get(&method) {
+        return refused;
+    }
+    let show = |m: pb::Member| {
+        let mut row = format!("{{\"id\":{},\"peerURLs\":{}", m.id, json!(m.peer_urls));
+        if m.is_learner {
+            row += ",\"isLearner\":true";
+        }
+        if !m.name.is_empty() {
+            row += &format!(",\"name\":{}", json!(m.name));
+        }
+        if !m.client_urls.is_empty() {
+            row += &format!(",\"clientURLs\":{}", json!(m.client_urls));
+        }
+        row + "}"
+    };
+    let rows: Vec<String> = state
+        .services
+        .cluster
+        .members()
+        .into_iter()
+        .map(show)
+        .collect();
+    let body = format!("[{}]\n", rows.join(","));
+    with_cluster(
+        &state,
+        text::answer(StatusCode::OK, "application/json", body),
+    )
+}
+
+pub(super) async fn hash_kv(state: State, method: Method, body: Bytes) -> Response<Body> {
+    if method != Method::GET {
+        return text::error(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+    }
+    let Ok(request) = serde_json::from_slice::<serde_json::Value>(&body) else {
+        return text::error(StatusCode::BAD_REQUEST, "error unmarshalling request");
+    };
+    let revision = request["revision"].as_i64().unwrap_or(0);
+    let request = pb::HashKvRequest { revision };
+    match state
+        .services
+        .maintenance
+        .hash_kv(&Caller::default(), request)
+        .await
+    {
+        Ok(answer) => {
+            let revision = answer.header.map_or(0, |h| h.revision);
+            let body = format!(
+                "{{\"header\":{{\"revision\":{revision}}},\"hash\":{},\"compact_revision\":{},\
+                 \"hash_revision\":{}}}",
+                answer.hash, answer.compact_revision, answer.hash_revision
+            );
+            with_cluster(
+                &state,
+                text::answer(StatusCode::OK, "application/json", body),
+            )
+        }
+        Err(error) => text::error(StatusCode::BAD_REQUEST, &error.message()),
+    }
+}
+
+pub(super) async fn downgrade_enabled(state: State, method: Method) -> Response<Body> {
+    if let Err(refused) = only_get(&method) {
+        return refused;
+    }
+    let response = text::answer(StatusCode::OK, "text/plain", "false".to_owned());
+    with_cluster(&state, response)
+}

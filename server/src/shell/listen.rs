@@ -1,0 +1,286 @@
+//! Room `server/shell`: listeners: TCP and unix sockets, one connection at a time, HTTP/1 and HTTP/2 told
+//! apart by their first bytes.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the shell serves connections on tokio"
+)]
+
+use super::flags::config::Keepalive;
+use super::flags::url::{FlagUrl, Scheme};
+use super::front::Front;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tenon_env::sync::watch;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener, lookup_host};
+use tokio::sync::mpsc;
+
+/// Flow-control window of a stream: a request at its limit fits twice.
+const STREAM_WINDOW: u32 = 4 << 20;
+/// Flow-control window of a connection.
+const CONNECTION_WINDOW: u32 = 16 << 20;
+/// Pending connections the system keeps.
+const BACKLOG: i32 = 4096;
+
+/// How connections are served.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Streams of one connection at most.
+    pub max_concurrent_streams: u32,
+    /// Pings to idle clients.
+    pub keepalive: Keepalive,
+    /// SO_REUSEPORT.
+    pub reuse_port: bool,
+    /// SO_REUSEADDR.
+    pub reuse_address: bool,
+}
+
+/// A bound socket.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    /// What it is bound to, for the log.
+    pub address: String,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    /// Binds a URL. The error is etcd's text.
+    pub async fn bind(url: &FlagUrl, options: &ServeOptions) -> Result<Listener, String> {
+        match url.scheme {
+            Scheme::Unix | Scheme::Unixs => {
+                let path = url.socket_path();
+                let fail =
+                    |e: io::Error| format!("listen unix {}: bind: {}", path.display(), os(&e));
+                match std::fs::remove_file(&path) {
+                    Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(fail(e)),
+                    _ => {}
+                }
+                let socket = UnixListener::bind(&path).map_err(fail)?;
+                let address = path.display().to_string();
+                Ok(Listener {
+                    socket: Socket::Unix(socket, path),
+                    address,
+                })
+            }
+            Scheme::Http | Scheme::Https => {
+                let named = format!("{}:{}", url.host, url.port);
+                let fail = |e: io::Error| format!("listen tcp {named}: bind: {}", os(&e));
+                let address = resolve(&url.host, url.port).await.map_err(fail)?;
+                let fail = |e: io::Error| format!("listen tcp {address}: bind: {}", os(&e));
+                let socket = bind_tcp(address, options).map_err(fail)?;
+                let address = socket.local_addr().unwrap_or(address).to_string();
+                Ok(Listener {
+                    socket: Socket::Tcp(socket),
+                    address,
+                })
+            }
+        }
+    }
+
+    /// Serves connections until `stop` turns true; each is then told to finish. Every connection holds a
+    /// clone of `alive`, so that its receiver ends when the last is closed.
+    pub async fn serve(
+        self,
+        front: Front,
+        options: ServeOptions,
+        mut stop: watch::Receiver<bool>,
+        alive: mpsc::Sender<()>,
+    ) {
+        let builder = builder(&options);
+        loop {
+            let stopped = stop.clone();
+            tokio::select! {
+                biased;
+                () = turned_on(&mut stop) => break,
+                accepted = self.accept() => match accepted {
+                    Ok(Stream::Tcp(stream)) => {
+                        let conn = connection(builder.clone(), stream, front.clone(), stopped);
+                        spawn(conn, alive.clone());
+                    }
+                    Ok(Stream::Unix(stream)) => {
+                        let conn = connection(builder.clone(), stream, front.clone(), stopped);
+                        spawn(conn, alive.clone());
+                    }
+                    // Out of descriptors, or the client is gone already: neither ends the listener.
+                    Err(error) => {
+                        tracing::warn!(%error, address = %self.address, "cannot accept");
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                }
+            }
+        }
+        if let Socket::Unix(_, path) = &self.socket {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    async fn accept(&self) -> io::Result<Stream> {
+        match &self.socket {
+            Socket::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok(Stream::Tcp(stream))
+            }
+            Socket::Unix(listener, _) => Ok(Stream::Unix(listener.accept().await?.0)),
+        }
+    }
+}
+
+/// Completes once the switch is on, or nobody is left to turn it on. Its guard must not live on in a
+/// `select!`, whose other arms await.
+async fn turned_on(switch: &mut watch::Receiver<bool>) {
+    let _ = switch.wait_for(|on| *on).await;
+}
+
+enum Stream {
+    Tcp(tokio::net::TcpStream),
+    Unix(tokio::net::UnixStream),
+}
+
+fn spawn(connection: impl Future<Output = ()> + Send + 'static, alive: mpsc::Sender<()>) {
+    tokio::spawn(async move {
+        connection.await;
+        drop(alive);
+    });
+}
+
+fn builder(options: &ServeOptions) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).half_close(true);
+    let keepalive = options.keepalive;
+    let interval = Some(keepalive.interval).filter(|i| !i.is_zero());
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .auto_date_header(false)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(options.max_concurrent_streams)
+        .max_send_buf_size(1 << 20)
+        .max_pending_accept_reset_streams(4096)
+        .max_local_error_reset_streams(None)
+        .keep_alive_interval(interval);
+    if !keepalive.timeout.is_zero() {
+        builder.http2().keep_alive_timeout(keepalive.timeout);
+    }
+    builder
+}
+
+async fn connection<S>(
+    builder: auto::Builder<TokioExecutor>,
+    stream: S,
+    front: Front,
+    mut stop: watch::Receiver<bool>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let serving = builder.serve_connection(TokioIo::new(stream), front);
+    tokio::pin!(serving);
+    let ended = tokio::select! {
+        biased;
+        () = turned_on(&mut stop) => None,
+        ended = serving.as_mut() => Some(ended),
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error = %error, "connection ended");
+    }
+}
+
+/// The address of a listen URL; a name with several prefers IPv4, as etcd does.
+async fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
+    let mut all: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
+    all.sort_by_key(SocketAddr::is_ipv6);
+    all.into_iter()
+        .next()
+        .ok_or_else(|| io::Error::other("no such host"))
+}
+
+fn bind_tcp(address: SocketAddr, options: &ServeOptions) -> io::Result<TcpListener> {
+    use socket2::{Domain, Protocol, Socket, Type};
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    // Go's listeners always have SO_REUSEADDR, or a restart would fail for minutes.
+    let _ = options.reuse_address;
+    socket.set_reuse_address(true)?;
+    if options.reuse_port {
+        socket.set_reuse_port(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// The system's text without Rust's number, in lower case as Go prints it.
+pub(super) fn os(error: &io::Error) -> String {
+    let text = error.to_string();
+    let bare = text.split(" (os error").next().unwrap_or(&text);
+    let mut chars = bare.chars();
+    chars.next().map_or(String::new(), |c| {
+        c.to_lowercase().collect::<String>() + chars.as_str()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> ServeOptions {
+        ServeOptions {
+            max_concurrent_streams: u32::MAX,
+            keepalive: Keepalive {
+                client_min: Duration::ZERO,
+                interval: Duration::ZERO,
+                timeout: Duration::ZERO,
+            },
+            reuse_port: false,
+            reuse_address: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_refused_in_etcds_words() {
+        let free = FlagUrl::read("http://127.0.0.1:0").unwrap();
+        let first = Listener::bind(&free, &options()).await.unwrap();
+        let taken = FlagUrl::read(&format!("http://{}", first.address)).unwrap();
+        let error = Listener::bind(&taken, &options()).await.unwrap_err();
+        assert_eq!(
+            error,
+            format!("listen tcp {}: bind: address already in use", first.address)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_stale_unix_socket_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = format!("unix://{}/s", dir.path().display());
+        let url = FlagUrl::read(&url).unwrap();
+        drop(Listener::bind(&url, &options()).await.unwrap());
+        assert!(
+            dir.path().join("s").exists(),
+            "dropping a listener leaves its file"
+        );
+        Listener::bind(&url, &options()).await.unwrap();
+    }
+}

@@ -1,0 +1,9 @@
+//! Room `server/shell`: `/metrics` in Prometheus' text form, under etcd's names and types. Written by hand,
+//! because etcd has gauges that end in `_total` and counters that do not, which client libraries refuse.
+
+pub mod grpc;
+pub mod histogram;
+pub mod member;
+pub mod process;
+pub mod text;
+pub mod wal;

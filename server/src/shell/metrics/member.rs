@@ -1,0 +1,145 @@
+//! Room `server/shell`: the member's own metrics: raft, state, disk, watches, leases.
+
+use super::text::{Kind, Page};
+use crate::service::Context;
+use crate::shell::http::HealthCounts;
+use crate::version::{CLUSTER_VERSION, ETCD_VERSION};
+use std::sync::atomic::Ordering;
+
+/// Writes all families.
+pub fn write(page: &mut Page, context: &Context, health: &HealthCounts) {
+    raft(page, context);
+    state(page, context);
+    identity(page, context);
+    let help = "Health requests answered true.";
+    let count = health.success.load(Ordering::Relaxed);
+    page.single("etcd_server_health_success", Kind::Counter, help, count);
+    let help = "Health requests answered false.";
+    let count = health.failure.load(Ordering::Relaxed);
+    page.single("etcd_server_health_failures", Kind::Counter, help, count);
+}
+
+fn raft(page: &mut Page, context: &Context) {
+    let (status, counters) = (context.status(), context.counters());
+    let mut gauge = |name, help, value: u64| page.single(name, Kind::Gauge, help, value);
+    let known = u64::from(status.leader.is_some());
+    gauge(
+        "etcd_server_has_leader",
+        "Whether a leader is known.",
+        known,
+    );
+    let leads = u64::from(status.is_leader);
+    gauge("etcd_server_is_leader", "Whether this member leads.", leads);
+    let learns = u64::from(status.is_learner);
+    gauge(
+        "etcd_server_is_learner",
+        "Whether this member only learns.",
+        learns,
+    );
+    let committed = status.committed.get();
+    gauge(
+        "etcd_server_proposals_committed_total",
+        "Committed log index.",
+        committed,
+    );
+    let applied = status.applied.get();
+    gauge(
+        "etcd_server_proposals_applied_total",
+        "Applied log index.",
+        applied,
+    );
+    let pending = counters.pending.load(Ordering::Relaxed);
+    let pending = u64::try_from(pending).unwrap_or(0);
+    gauge(
+        "etcd_server_proposals_pending",
+        "Commands waiting for their answer.",
+        pending,
+    );
+    let mut counter = |name, help, value: u64| page.single(name, Kind::Counter, help, value);
+    let changes = counters.leader_changes.load(Ordering::Relaxed);
+    counter(
+        "etcd_server_leader_changes_seen_total",
+        "Changes of leader seen.",
+        changes,
+    );
+    let failed = counters.failed.load(Ordering::Relaxed);
+    counter(
+        "etcd_server_proposals_failed_total",
+        "Commands that failed.",
+        failed,
+    );
+    let slow = counters.reads_slow.load(Ordering::Relaxed);
+    counter(
+        "etcd_server_slow_read_indexes_total",
+        "Slow linearizable reads.",
+        slow,
+    );
+    let failed = counters.reads_failed.load(Ordering::Relaxed);
+    counter(
+        "etcd_server_read_indexes_failed_total",
+        "Failed linearizable reads.",
+        failed,
+    );
+}
+
+fn state(page: &mut Page, context: &Context) {
+    let (store, size) = (context.store(), context.store().size());
+    let mut gauge = |name, help, value: i64| page.single(name, Kind::Gauge, help, value);
+    let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let quota = context.config().quota.shown();
+    gauge("etcd_server_quota_backend_bytes", "Space limit.", quota);
+    let allocated = signed(size.allocated);
+    gauge(
+        "etcd_mvcc_db_total_size_in_bytes",
+        "Bytes on disk.",
+        allocated,
+    );
+    let in_use = signed(size.in_use);
+    gauge(
+        "etcd_mvcc_db_total_size_in_use_in_bytes",
+        "Bytes in use.",
+        in_use,
+    );
+    let revision = store.revision().get();
+    gauge(
+        "etcd_debugging_mvcc_current_revision",
+        "Revision of the state.",
+        revision,
+    );
+    let compacted = store.compact_revision().get();
+    gauge(
+        "etcd_debugging_mvcc_compact_revision",
+        "Revision of the last compaction.",
+        compacted,
+    );
+}
+
+fn identity(page: &mut Page, context: &Context) {
+    let id = context.member().to_string();
+    page.family("etcd_server_id", Kind::Gauge, "This member's id.");
+    page.sample("etcd_server_id", &[("server_id", &id)], 1);
+    page.family("etcd_server_version", Kind::Gauge, "This member's version.");
+    page.sample(
+        "etcd_server_version",
+        &[("server_version", ETCD_VERSION)],
+        1,
+    );
+    page.family(
+        "etcd_cluster_version",
+        Kind::Gauge,
+        "The cluster's version.",
+    );
+    let version = CLUSTER_VERSION.trim_end_matches(".0");
+    page.sample("etcd_cluster_version", &[("cluster_version", version)], 1);
+    let name = "etcd_debugging_server_alarms";
+    let alarms = context.store().alarms();
+    if !alarms.is_empty() {
+        page.family(name, Kind::Gauge, "Raised alarms.");
+    }
+    for row in alarms {
+        let alarm = tenon_proto::etcdserverpb::AlarmType::try_from(row.alarm);
+        let alarm = alarm.map_or("UNKNOWN", |a| a.as_str_name());
+        let member = format!("{:x}", row.member_id);
+        page.sample(name, &[("alarm_type", alarm), ("server_id", &member)], 1);
+    }
+}

@@ -1,0 +1,295 @@
+//! Room `server/shell`: the process: from the command line to a member that serves, and back to an exit code.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the shell reads the config file and the environment"
+)]
+
+use super::flags::parse::EnvWarning;
+use super::flags::url::FlagUrl;
+use super::flags::{self, Config, Exit, Persona, config::LogConfig, usage};
+use super::front::Front;
+use super::grpc::{Rpc, gate::Gate};
+use super::http::{HealthCounts, Http, Shared, Surface};
+use super::listen::{Listener, ServeOptions};
+use super::metrics::grpc::GrpcMetrics;
+use super::{log, notify};
+use crate::member::Member;
+use crate::member::data_dir::StartError;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tenon_env::sync::watch;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+/// How long calls under way may take to finish once the process was told to stop.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Serves until told to stop. `args` are those after the program's name and verb.
+pub fn main(persona: Persona, args: &[String]) -> ExitCode {
+    let vars: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
+        .collect();
+    let read = |path: &str| std::fs::read_to_string(path).map_err(|e| super::listen::os(&e));
+    let loaded = match flags::load(args, &vars, persona, read) {
+        Ok(loaded) => loaded,
+        Err(exit) => return refuse(persona, args, &exit),
+    };
+    let config = loaded.config;
+    if let Err(error) = log::start(&config.log) {
+        let text = format!("open sink: {}", super::listen::os(&error));
+        return refuse(persona, args, &Exit::Rejected(text));
+    }
+    for warning in &loaded.warnings {
+        match warning {
+            EnvWarning::Unknown(name) => {
+                tracing::warn!(
+                    environment_variable = name,
+                    "unrecognized environment variable"
+                );
+            }
+            EnvWarning::Shadowed(name) => tracing::warn!(
+                environment_variable = name,
+                "environment variable is shadowed by the command-line flag"
+            ),
+        }
+    }
+    if let Some(path) = &loaded.file {
+        tracing::info!(
+            path,
+            "loaded the config file; other flags and variables are ignored"
+        );
+    }
+    tracing::info!(args = ?args, "running");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return fatal(&format!("cannot start the runtime: {error}")),
+    };
+    let ended = runtime.block_on(serve(config, args));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => fatal(&reason),
+    }
+}
+
+fn fatal(reason: &str) -> ExitCode {
+    tracing::error!(fatal = true, error = reason, "the server ended");
+    ExitCode::FAILURE
+}
+
+/// Ends before serving, with etcd's exit codes and outputs.
+fn refuse(persona: Persona, args: &[String], exit: &Exit) -> ExitCode {
+    match exit {
+        Exit::Help => print!("{}", usage::help(persona)),
+        Exit::Version => print!("{}", usage::version(persona)),
+        Exit::Usage(text) => eprint!("{text}\n{}", usage::usage(persona)),
+        Exit::Panic(text) => eprintln!("panic: {text}"),
+        Exit::Rejected(text) => {
+            let plain = LogConfig {
+                level: "info".into(),
+                json: true,
+                outputs: vec!["stderr".into()],
+            };
+            let _ = log::start(&plain);
+            tracing::info!(args = ?args, "running");
+            tracing::warn!(error = text, "failed to verify flags");
+        }
+    }
+    ExitCode::from(exit.code())
+}
+
+/// The sockets of a member, bound before it starts, so that a port in use is noticed first.
+struct Listeners {
+    peer: Vec<Listener>,
+    client: Vec<Listener>,
+    http: Vec<Listener>,
+    metrics: Vec<Listener>,
+    options: ServeOptions,
+}
+
+impl Listeners {
+    async fn bind(config: &Config) -> Result<Listeners, String> {
+        let options = ServeOptions {
+            max_concurrent_streams: config.max_concurrent_streams,
+            keepalive: config.keepalive,
+            reuse_port: config.reuse_port,
+            reuse_address: config.reuse_address,
+        };
+        Ok(Listeners {
+            peer: bind_all(&config.listen_peer, &options).await?,
+            client: bind_all(&config.listen_client, &options).await?,
+            http: bind_all(&config.listen_client_http, &options).await?,
+            metrics: bind_all(&config.listen_metrics, &options).await?,
+            options,
+        })
+    }
+}
+
+async fn bind_all(urls: &[FlagUrl], options: &ServeOptions) -> Result<Vec<Listener>, String> {
+    let mut listeners = Vec::new();
+    for url in urls {
+        listeners.push(Listener::bind(url, options).await?);
+    }
+    Ok(listeners)
+}
+
+async fn serve(config: Config, args: &[String]) -> Result<(), String> {
+    let signals = Signals::new()?;
+    let listeners = Listeners::bind(&config).await?;
+    let env = tenon_env::real::env_without_peers();
+    let member = match Member::start(&env, config.member.clone()).await {
+        Ok(member) => member,
+        Err(StartError::Config(text)) => {
+            tracing::error!(error = text, "bootstrap failed");
+            return Err(text);
+        }
+        Err(error) => return Err(error.to_string()),
+    };
+    let serving = Serving::start(&config, args, &member, listeners);
+    let ended = signals.wait_while(run(&serving, &member)).await;
+    let result = match ended {
+        Ended::Signal(name) => {
+            tracing::info!(signal = name, "received signal; shutting down");
+            Ok(())
+        }
+        Ended::Failed(reason) => Err(reason),
+    };
+    serving.drain(&member).await;
+    member.shutdown().await;
+    tracing::info!("closed the server");
+    result
+}
+
+/// Serves clients once recovered, tells the service manager once ready, and ends when the member fails.
+async fn run(serving: &Serving, member: &Member) -> String {
+    let ready = async {
+        member.wait_recovered().await;
+        serving.open_clients();
+        member.wait_ready().await;
+        tracing::info!("ready to serve client requests");
+        if let Err(error) = notify::send(std::env::var_os("NOTIFY_SOCKET").as_deref(), "READY=1\n")
+        {
+            tracing::warn!(%error, "failed to notify the service manager");
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        reason = member.failed() => reason,
+        never = ready => never,
+    }
+}
+
+/// The listeners being served.
+struct Serving {
+    stop: watch::Sender<bool>,
+    clients: watch::Sender<bool>,
+    alive: parking_lot::Mutex<Option<mpsc::Receiver<()>>>,
+}
+
+impl Serving {
+    /// Serves peers and metrics at once, clients when told so.
+    fn start(config: &Config, args: &[String], member: &Member, listeners: Listeners) -> Serving {
+        let services = member.services().clone();
+        let grpc = Arc::new(GrpcMetrics::new(config.extensive_metrics));
+        let shared = Arc::new(Shared {
+            services: services.clone(),
+            grpc: grpc.clone(),
+            wal: member.wal().clone(),
+            health: HealthCounts::default(),
+            command_line: args.to_vec(),
+            cors: config.cors.clone(),
+            hosts: config.host_whitelist.clone(),
+        });
+        let rpc = Rpc::new(Gate::new(services, grpc, config.warn_unary));
+        let http = |surface| Http::new(shared.clone(), surface);
+        let split = !listeners.http.is_empty();
+        let client = if split {
+            Surface::None
+        } else {
+            Surface::Client
+        };
+        let (stop, stopped) = watch::channel(false);
+        let (clients, open) = watch::channel(false);
+        let (alive_tx, alive) = mpsc::channel(1);
+        let groups = [
+            (listeners.peer, None, Surface::Peer, false),
+            (listeners.metrics, None, Surface::Metrics, false),
+            (listeners.client, Some(rpc), client, true),
+            (listeners.http, None, Surface::Client, true),
+        ];
+        for (group, rpc, surface, waits) in groups {
+            for listener in group {
+                let front = Front {
+                    rpc: rpc.clone(),
+                    http: http(surface),
+                };
+                let (options, stopped) = (listeners.options.clone(), stopped.clone());
+                let (alive, mut open) = (alive_tx.clone(), open.clone());
+                tokio::spawn(async move {
+                    let opened = open.wait_for(|open| *open || !waits).await.map(drop);
+                    if opened.is_err() {
+                        return;
+                    }
+                    tracing::info!(address = %listener.address, ?surface, "serving");
+                    listener.serve(front, options, stopped, alive).await;
+                });
+            }
+        }
+        Serving {
+            stop,
+            clients,
+            alive: parking_lot::Mutex::new(Some(alive)),
+        }
+    }
+
+    fn open_clients(&self) {
+        self.clients.send_replace(true);
+    }
+
+    /// Stops accepting, ends streams, and waits for calls under way, for a bounded time.
+    async fn drain(&self, member: &Member) {
+        self.stop.send_replace(true);
+        member.begin_shutdown();
+        let alive = self.alive.lock().take();
+        if let Some(mut alive) = alive {
+            let _ = tokio::time::timeout(DRAIN, alive.recv()).await;
+        }
+    }
+}
+
+enum Ended {
+    Signal(&'static str),
+    Failed(String),
+}
+
+/// The signals that stop the process.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals, String> {
+        let listen = |kind| signal(kind).map_err(|e| format!("cannot listen for signals: {e}"));
+        Ok(Signals {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn wait_while(mut self, running: impl Future<Output = String>) -> Ended {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => Ended::Signal("terminated"),
+            _ = self.interrupt.recv() => Ended::Signal("interrupt"),
+            reason = running => Ended::Failed(reason),
+        }
+    }
+}
