@@ -149,7 +149,10 @@ impl Session {
             .names
             .mask(answer)
             .replace(&self.server.url(), "$client_url");
-        answer.replace(&self.server.peer_url(), "$peer_url")
+        // Go's protobuf text has one blank or two here, by build.
+        answer
+            .replace(&self.server.peer_url(), "$peer_url")
+            .replace("  alarm:", " alarm:")
     }
 
     async fn step(&mut self, line: &str) -> Result<Vec<String>, String> {
