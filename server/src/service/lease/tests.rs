@@ -94,9 +94,9 @@ async fn renew(
 async fn a_lease_is_kept_while_renewed_and_its_end_deletes_its_keys() {
     let dir = tempfile::tempdir().expect("a folder");
     let member = member(dir.path()).await;
-    assert_eq!(grant(&member, 5, 1).await.expect("granted").ttl, 1);
+    assert_eq!(grant(&member, 5, 2).await.expect("granted").ttl, 2);
     assert_eq!(
-        grant(&member, 5, 1).await.expect_err("in use"),
+        grant(&member, 5, 2).await.expect_err("in use"),
         Error::LeaseExist
     );
     put(&member, "b", 5).await;
