@@ -99,8 +99,11 @@ struct Written<'a> {
 }
 
 impl<'a> Written<'a> {
+    /// A delete up to "no end" is not noticed, as in etcd; it runs in order.
     fn deletes_key(&self, key: &[u8]) -> bool {
-        self.deletes.iter().any(|interval| interval.contains(key))
+        self.deletes
+            .iter()
+            .any(|interval| interval.end != [0] && interval.contains(key))
     }
 }
 

@@ -149,7 +149,7 @@ fn keys_are_written_once() {
         (vec![a_put("a"), a_delete("a", "")], false),
         (vec![a_delete("a", "c"), a_put("b")], false),
         (vec![a_delete("a", "b"), a_put("b")], true),
-        (vec![a_delete("a", "\0"), a_put("b")], false),
+        (vec![a_delete("a", "\0"), a_put("b")], true),
         (vec![a_delete("a", "c"), a_delete("b", "d")], true),
         (vec![a_put("a"), nested(vec![a_put("a")], vec![])], false),
         (vec![nested(vec![], vec![a_put("a")]), a_put("a")], false),

@@ -14,8 +14,8 @@
 //! storage engine holds durably; a durable frame says so before the file is removed. What a restart reports as
 //! purged is this physical position, never the intent.
 //!
-//! **Torn and damaged.** The crash of a machine may leave any part of the last write. Recovery cuts it and goes
-//! on in a new segment, so it can never come back. Bad bytes anywhere else were durable once: the log refuses
+//! **Torn and damaged.** The crash of a machine may leave any part of the last write. Recovery cuts it, durably,
+//! before it goes on there, so it can never come back. Bad bytes anywhere else were durable once: the log refuses
 //! to open and names segment, offset and index. Frames carry a checksum that begins with their segment's number
 //! and a random salt, so neither a recycled file nor an older life of a block can pass for the present.
 //!
@@ -37,7 +37,7 @@ mod scan;
 mod scribe;
 mod segment;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod writer;
 
 use self::core::{Core, Found, Op};
@@ -189,7 +189,7 @@ impl Wal {
             "segments of {} bytes",
             options.segment_bytes
         );
-        let found = recover::recover(&*env.disk, dir)?;
+        let found = recover::recover(&*env.disk, dir, options.segment_bytes)?;
         let state = found.state;
         let recovery = Recovery {
             vote: state.vote,
@@ -216,7 +216,7 @@ impl Wal {
         );
         let depot = Arc::new(depot);
         let clock = env.clock.clone();
-        let scribe = Scribe::new(depot.clone(), clock, metrics, state, found.end);
+        let scribe = Scribe::new(depot.clone(), clock, metrics, state, found.last);
         let writer = Writer::new(shared.clone(), env.clone(), depot);
         env.spawn("wal", writer.run(scribe));
         let wal = Wal {

@@ -8,8 +8,8 @@ use crate::engine::RecordKey;
 /// The sum is CRC-32C over `key`, then key and value bytes of every record with main at or below
 /// the revision, except
 /// - those at or below the compaction revision that are not in the keep set (the pairs live at the
-///   hashed revision), because their removal may or may not have happened; while that set is empty
-///   they count;
+///   hashed revision; when there is none, those live at the compaction), because their removal may
+///   or may not have happened;
 /// - a tombstone at exactly the compaction revision, which old versions removed.
 #[derive(Debug)]
 pub struct HashKv {
@@ -18,15 +18,13 @@ pub struct HashKv {
     /// Ascending; only those at or below `compacted` matter.
     keep: Vec<RecordKey>,
     next: usize,
-    any_kept: bool,
     sum: u32,
 }
 
 impl HashKv {
     /// Starts a sum at `revision` with the store compacted at `compacted` (-1 = never). `keep` holds
-    /// the records at or below `compacted` of the pairs live at `revision`, in any order; `any_live`
-    /// says whether any pair at all is live then.
-    pub fn new(revision: i64, compacted: i64, mut keep: Vec<RecordKey>, any_live: bool) -> HashKv {
+    /// the records of the keep set at or below `compacted`, in any order.
+    pub fn new(revision: i64, compacted: i64, mut keep: Vec<RecordKey>) -> HashKv {
         keep.sort_unstable();
         let sum = crc32c::crc32c(b"key");
         HashKv {
@@ -34,7 +32,6 @@ impl HashKv {
             compacted,
             keep,
             next: 0,
-            any_kept: any_live,
             sum,
         }
     }
@@ -44,7 +41,7 @@ impl HashKv {
         if key.main > self.revision {
             return;
         }
-        if key.main <= self.compacted && self.any_kept && !self.is_kept(key) {
+        if key.main <= self.compacted && !self.is_kept(key) {
             return;
         }
         if key.main == self.compacted && key.tombstone {

@@ -94,7 +94,7 @@ pub struct StoreSize {
 /// The replicated state of a member. Clones name the same state.
 #[derive(Clone)]
 pub struct Store {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
     tasks: Arc<Mutex<Vec<Task>>>,
 }
 
@@ -147,7 +147,9 @@ impl Store {
     /// Tells how far the WAL is flushed: the engine is never drained beyond it. May fall when the log
     /// is truncated.
     pub fn set_wal_flushed(&self, index: impl Into<LogIndex>) {
-        self.inner.wal_flushed.store(index.into().get(), Ordering::Release);
+        self.inner
+            .wal_flushed
+            .store(index.into().get(), Ordering::Release);
         self.inner.work.notify_one();
     }
 

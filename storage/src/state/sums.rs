@@ -72,12 +72,14 @@ pub(crate) fn hash_kv(inner: &Inner, revision: i64) -> Result<HashKvSum, Error> 
         if revision > 0 && revision < state.compacted {
             return Err(Error::Compacted);
         }
+        let compaction = state.compacted;
         let at = if revision > 0 {
             revision
         } else {
             state.revision
         };
-        let pin = inner.pins.pin(at, inner.env.now());
+        // The keep set may have to be read at the compaction revision, so that is what is held.
+        let pin = inner.pins.pin(compaction, inner.env.now());
         (
             at,
             state.compacted,
@@ -86,8 +88,13 @@ pub(crate) fn hash_kv(inner: &Inner, revision: i64) -> Result<HashKvSum, Error> 
             pin,
         )
     };
-    let (keep, any_live) = keep(inner, at, compacted);
-    let mut sum = HashKv::new(at, compacted, keep, any_live);
+    let (mut keep, any_live) = live_below(inner, at, compacted);
+    if !any_live {
+        // etcd then counts whatever is still there. Once its removal is done that is what was live at
+        // the compaction; this way the sum is that one from the beginning.
+        keep = live_below(inner, compacted, compacted).0;
+    }
+    let mut sum = HashKv::new(at, compacted, keep);
     inner
         .lose(everything.visit(|key, value| sum.record(key, value)))
         .map_err(|_| Error::Stopped)?;
@@ -103,7 +110,7 @@ pub(crate) fn hash_kv(inner: &Inner, revision: i64) -> Result<HashKvSum, Error> 
 }
 
 /// The records at or below `compacted` of the pairs live at `at`, and whether any pair is live then.
-fn keep(inner: &Inner, at: i64, compacted: i64) -> (Vec<RecordKey>, bool) {
+fn live_below(inner: &Inner, at: i64, compacted: i64) -> (Vec<RecordKey>, bool) {
     let everything = Interval::new(b"\0", b"\0");
     let mut keep = Vec::new();
     let mut any_live = false;

@@ -2,8 +2,9 @@
 
 mod crash;
 mod damage;
-mod disk;
+pub(crate) mod disk;
 mod fault;
+mod format;
 mod golden;
 mod model;
-mod world;
+pub(crate) mod world;

@@ -13,8 +13,8 @@ use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb::request_op::Request;
 use tenon_proto::etcdserverpb::response_op::Response;
 use tenon_proto::etcdserverpb::{
-    DeleteRangeResponse, PutResponse, RequestOp, ResponseHeader, ResponseOp, TxnRequest,
-    TxnResponse,
+    DeleteRangeResponse, PutRequest, PutResponse, RequestOp, ResponseHeader, ResponseOp,
+    TxnRequest, TxnResponse,
 };
 
 /// The branches chosen at all levels of the path, outermost first, in the order they are met.
@@ -25,7 +25,13 @@ struct Path {
 pub(super) fn apply(inner: &Inner, state: &mut State, request: &TxnRequest) -> Answer<TxnResponse> {
     let mut path = Path { chosen: Vec::new() };
     choose(inner, state, request, &mut path)?;
-    check_path(inner, state, request, &mut path.chosen.iter())?;
+    check_path(
+        inner,
+        state,
+        request,
+        &mut path.chosen.iter(),
+        &mut Vec::new(),
+    )?;
     let mut writing = Writing::new(inner, state);
     let mut response = run(&mut writing, request, &mut path.chosen.iter())?;
     response.header = header(writing.finish());
@@ -67,12 +73,16 @@ fn next(chosen: &mut std::slice::Iter<'_, bool>) -> bool {
         .expect("a choice was made for every level of the path")
 }
 
+/// What the path wrote before some operation: an interval, and whether it was put (or deleted).
+type Written<'a> = Vec<(Interval<'a>, bool)>;
+
 /// What only the state can refuse, on the chosen path, against the state before the transaction.
-fn check_path(
+fn check_path<'a>(
     inner: &Inner,
     state: &State,
-    request: &TxnRequest,
+    request: &'a TxnRequest,
     chosen: &mut std::slice::Iter<'_, bool>,
+    written: &mut Written<'a>,
 ) -> Result<(), Error> {
     for op in branch(request, next(chosen)) {
         match &op.request {
@@ -81,17 +91,40 @@ fn check_path(
             }
             Some(Request::RequestPut(request)) => {
                 check::put(request)?;
-                put::check_present(state, request)?;
+                check_present(state, request, written)?;
                 if request.lease != 0 && !inner.lessor.exists(request.lease) {
                     return Err(Error::LeaseNotFound);
                 }
+                written.push((Interval::new(&request.key, &[]), true));
             }
-            Some(Request::RequestDeleteRange(delete)) => check::delete_range(delete)?,
-            Some(Request::RequestTxn(nested)) => check_path(inner, state, nested, chosen)?,
+            Some(Request::RequestDeleteRange(delete)) => {
+                check::delete_range(delete)?;
+                written.push((Interval::new(&delete.key, &delete.range_end), false));
+            }
+            Some(Request::RequestTxn(nested)) => {
+                check_path(inner, state, nested, chosen, written)?;
+            }
             None => return Err(Error::KeyNotFound),
         }
     }
     Ok(())
+}
+
+/// What keeps its value or lease must be there when its turn comes: etcd looks only at the state
+/// before the transaction, and panics when an earlier operation deleted the key.
+fn check_present(state: &State, request: &PutRequest, written: &Written<'_>) -> Result<(), Error> {
+    if !request.ignore_value && !request.ignore_lease {
+        return Ok(());
+    }
+    match written
+        .iter()
+        .rev()
+        .find(|(interval, _)| interval.contains(&request.key))
+    {
+        Some((_, true)) => Ok(()),
+        Some((_, false)) => Err(Error::KeyNotFound),
+        None => put::check_present(state, request),
+    }
 }
 
 fn run(

@@ -13,7 +13,7 @@ const SECTOR: usize = 512;
 
 /// What a crash leaves of writes, lengths and names that no sync had made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(crate) enum Left {
     Nothing,
     Everything,
     /// Each sector, each name by the dice.
@@ -24,7 +24,7 @@ pub(super) enum Left {
 
 /// A kind of step that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StepKind {
+pub(crate) enum StepKind {
     Write,
     Sync,
     Allocate,
@@ -63,7 +63,7 @@ struct State {
 
 /// The disk. Clones are the same disk.
 #[derive(Clone, Default)]
-pub(super) struct FakeDisk(Arc<Mutex<State>>);
+pub(crate) struct FakeDisk(Arc<Mutex<State>>);
 
 struct Handle {
     state: Arc<Mutex<State>>,
@@ -169,30 +169,30 @@ fn write(bytes: &mut Vec<u8>, at: u64, data: &[u8]) {
 
 impl FakeDisk {
     /// Steps that change something, so far in this life.
-    pub(super) fn steps(&self) -> u64 {
+    pub(crate) fn steps(&self) -> u64 {
         self.0.lock().steps
     }
 
     /// The machine dies at step `at` of this life.
-    pub(super) fn crash_at(&self, at: u64) {
+    pub(crate) fn crash_at(&self, at: u64) {
         self.0.lock().crash_at = Some(at);
     }
 
-    pub(super) fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         self.0.lock().dead
     }
 
     /// Every step of this kind fails from now on.
-    pub(super) fn fail(&self, fail: Option<(StepKind, io::ErrorKind)>) {
+    pub(crate) fn fail(&self, fail: Option<(StepKind, io::ErrorKind)>) {
         self.0.lock().fail = fail;
     }
 
-    pub(super) fn set_capacity(&self, capacity: Option<usize>) {
+    pub(crate) fn set_capacity(&self, capacity: Option<usize>) {
         self.0.lock().capacity = capacity;
     }
 
     /// The machine goes down (if it has not) and comes up again.
-    pub(super) fn restart(&self, left: Left, seed: u64) {
+    pub(crate) fn restart(&self, left: Left, seed: u64) {
         let mut state = self.0.lock();
         let mut dice = Dice::new(seed);
         let mut names = state.durable_names.clone();
@@ -223,14 +223,14 @@ impl FakeDisk {
         (state.fail, state.capacity) = (None, None);
     }
 
-    pub(super) fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let state = self.0.lock();
         let name = |path: &PathBuf| path.file_name().map(|n| n.to_string_lossy().into_owned());
         state.names.keys().filter_map(name).collect()
     }
 
     /// Changes the bytes of a file behind everybody's back.
-    pub(super) fn damage(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn damage(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.0.lock();
         let inode = state.names[path];
         let inode = state.inodes.get_mut(&inode).expect("a name has an inode");
@@ -238,7 +238,7 @@ impl FakeDisk {
         inode.now = inode.durable.clone();
     }
 
-    pub(super) fn bytes(&self, path: &Path) -> Vec<u8> {
+    pub(crate) fn bytes(&self, path: &Path) -> Vec<u8> {
         let state = self.0.lock();
         state.inodes[&state.names[path]].now.clone()
     }

@@ -13,14 +13,14 @@ use tenon_env::{BoxFuture, Clock, Disk, Env, Instant, Lane, Rng, Spawn, Task};
 
 /// SplitMix64.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    pub(super) fn new(seed: u64) -> Dice {
+    pub(crate) fn new(seed: u64) -> Dice {
         Dice(seed)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -28,11 +28,11 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    pub(super) fn coin(&mut self) -> bool {
+    pub(crate) fn coin(&mut self) -> bool {
         self.next() & 1 == 1
     }
 }
@@ -58,7 +58,7 @@ struct Inner {
 
 /// Tasks, lanes and the clock of one life of one node.
 #[derive(Clone, Default)]
-pub(super) struct Hands(Arc<Inner>);
+pub(crate) struct Hands(Arc<Inner>);
 
 struct Running {
     inner: Arc<Inner>,
@@ -141,7 +141,7 @@ impl Clock for Hands {
 
 impl Hands {
     /// Polls tasks until none is ready.
-    pub(super) fn tasks(&self) {
+    pub(crate) fn tasks(&self) {
         loop {
             let Some(running) = self.0.ready.lock().pop_front() else {
                 return;
@@ -159,7 +159,7 @@ impl Hands {
     }
 
     /// Runs the next step of the `nth` lane that has one. `false` when none has.
-    pub(super) fn job(&self, nth: usize) -> bool {
+    pub(crate) fn job(&self, nth: usize) -> bool {
         let job = {
             let mut lanes = self.0.lanes.lock();
             lanes.retain(|_, jobs| !jobs.is_empty());
@@ -178,7 +178,7 @@ impl Hands {
     }
 
     /// Runs tasks and steps until all is still; time stands.
-    pub(super) fn run(&self) {
+    pub(crate) fn run(&self) {
         self.tasks();
         while self.job(0) {
             self.tasks();
@@ -186,7 +186,7 @@ impl Hands {
     }
 
     /// Moves the clock to the next timer.
-    pub(super) fn advance(&self) {
+    pub(crate) fn advance(&self) {
         let mut timers = std::mem::take(&mut *self.0.timers.lock());
         timers.sort_by_key(|(deadline, _)| *deadline);
         if let Some((deadline, _)) = timers.first() {
@@ -199,7 +199,7 @@ impl Hands {
     }
 
     /// Drops every task and step: the node is dead.
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.0.timers.lock().clear();
         let lanes = std::mem::take(&mut *self.0.lanes.lock());
         drop(lanes);
@@ -212,12 +212,12 @@ impl Hands {
 }
 
 /// A node on `disk`, a new life.
-pub(super) fn node(disk: &FakeDisk, seed: u64) -> (Env, Hands) {
+pub(crate) fn node(disk: &FakeDisk, seed: u64) -> (Env, Hands) {
     node_on(Arc::new(disk.clone()), seed)
 }
 
 /// A node on any disk.
-pub(super) fn node_on(disk: Arc<dyn Disk>, seed: u64) -> (Env, Hands) {
+pub(crate) fn node_on(disk: Arc<dyn Disk>, seed: u64) -> (Env, Hands) {
     let hands = Hands::default();
     let env = Env {
         clock: Arc::new(hands.clone()),
