@@ -210,22 +210,16 @@ impl Site {
         Hello::own(hello.kind, own).write(answer.headers_mut());
         let (opening, body) = Opening::new(&self.shared.limits);
         let stream = opening.join(request.into_body());
-        let arrivals = self.shared.arrivals.lock().clone();
-        let queued = arrivals.map(|queue| queue.try_send(Arrival { hello, stream }));
-        match queued {
-            Some(Ok(())) => {
-                *answer.body_mut() = Body::new(body);
-                answer
-            }
-            Some(Err(_)) => {
-                let reason = "the member takes no further peer streams at the moment".to_owned();
-                refuse(StatusCode::SERVICE_UNAVAILABLE, reason)
-            }
-            None => {
-                let reason = "the member is shutting down".to_owned();
-                refuse(StatusCode::SERVICE_UNAVAILABLE, reason)
-            }
+        let Some(queue) = self.shared.arrivals.lock().clone() else {
+            let reason = "the member is shutting down".to_owned();
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, reason);
+        };
+        if queue.try_send(Arrival { hello, stream }).is_err() {
+            let reason = "the member takes no further peer streams at the moment".to_owned();
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, reason);
         }
+        *answer.body_mut() = Body::new(body);
+        answer
     }
 }
 
