@@ -23,7 +23,8 @@ pub struct HistoryPage {
     /// Matching changes, ascending by revision, inside a revision in the order of the operations.
     /// Only whole revisions.
     pub events: Vec<Arc<Event>>,
-    /// First revision not looked at; `to + 1` when the request was answered completely.
+    /// First revision not looked at; `to + 1` when the request was answered completely. Equal to
+    /// `from` only when the store is lost: the watcher then gets nothing more.
     pub next: i64,
 }
 

@@ -240,9 +240,13 @@ impl WatchStream {
             history.changes(&watcher.range, from, to, limits);
         if let Ok(page) = &page {
             assert!(
-                page.next > from && page.next <= to + 1,
+                page.next >= from && page.next <= to + 1,
                 "history pages go forward"
             );
+            if page.next == from {
+                // The store is lost and the member about to stop: this watcher hears no more.
+                return Next::Again;
+            }
         }
         self.hub.advance(watcher, Some(page)).into_next()
     }
