@@ -6,8 +6,11 @@ mod cluster;
 pub mod gate;
 mod health;
 mod kv;
+mod lease;
 mod maintenance;
 pub mod method;
+mod requests;
+mod watch;
 
 use auth::AuthRpc;
 use cluster::ClusterRpc;
@@ -15,6 +18,7 @@ use gate::Gate;
 use health::HealthRpc;
 use hyper::body::Incoming;
 use kv::KvRpc;
+use lease::LeaseRpc;
 use maintenance::MaintenanceRpc;
 use method::Method;
 use std::sync::Arc;
@@ -22,10 +26,13 @@ use tenon_proto::code::Code;
 use tenon_proto::etcdserverpb::auth_server::AuthServer;
 use tenon_proto::etcdserverpb::cluster_server::ClusterServer;
 use tenon_proto::etcdserverpb::kv_server::KvServer;
+use tenon_proto::etcdserverpb::lease_server::LeaseServer;
 use tenon_proto::etcdserverpb::maintenance_server::MaintenanceServer;
+use tenon_proto::etcdserverpb::watch_server::WatchServer;
 use tonic::body::Body;
 use tonic::codegen::Service as _;
 use tonic_health::pb::health_server::HealthServer;
+use watch::WatchRpc;
 
 /// How much a message may exceed the request limit before the gRPC layer refuses it, bytes.
 const RECEIVE_MARGIN: usize = 512 << 10;
@@ -33,6 +40,8 @@ const RECEIVE_MARGIN: usize = 512 << 10;
 struct Servers {
     gate: Gate,
     kv: KvServer<KvRpc>,
+    watch: WatchServer<WatchRpc>,
+    lease: LeaseServer<LeaseRpc>,
     cluster: ClusterServer<ClusterRpc>,
     maintenance: MaintenanceServer<MaintenanceRpc>,
     auth: AuthServer<AuthRpc>,
@@ -59,6 +68,8 @@ impl Rpc {
         }
         let servers = Servers {
             kv: server!(KvServer, KvRpc),
+            watch: server!(WatchServer, WatchRpc),
+            lease: server!(LeaseServer, LeaseRpc),
             cluster: server!(ClusterServer, ClusterRpc),
             maintenance: server!(MaintenanceServer, MaintenanceRpc),
             auth: server!(AuthServer, AuthRpc),
@@ -92,6 +103,8 @@ impl Rpc {
         let service = request.uri().path().split('/').nth(1).unwrap_or("");
         let answered = match service {
             "etcdserverpb.KV" => servers.kv.clone().call(request).await,
+            "etcdserverpb.Watch" => servers.watch.clone().call(request).await,
+            "etcdserverpb.Lease" => servers.lease.clone().call(request).await,
             "etcdserverpb.Cluster" => servers.cluster.clone().call(request).await,
             "etcdserverpb.Maintenance" => servers.maintenance.clone().call(request).await,
             "etcdserverpb.Auth" => servers.auth.clone().call(request).await,

@@ -13,13 +13,17 @@ use super::grpc::{Rpc, gate::Gate};
 use super::http::{HealthCounts, Http, Shared, Surface};
 use super::listen::{Listener, ServeOptions};
 use super::metrics::grpc::GrpcMetrics;
+use super::peer::{PeerLimits, PeerListener, PeerNet};
 use super::{log, notify};
 use crate::member::Member;
 use crate::member::data_dir::StartError;
+use axum::response::IntoResponse;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tenon_env::Net;
 use tenon_env::sync::watch;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -106,7 +110,9 @@ fn refuse(persona: Persona, args: &[String], exit: &Exit) -> ExitCode {
 
 /// The sockets of a member, bound before it starts, so that a port in use is noticed first.
 struct Listeners {
-    peer: Vec<Listener>,
+    peer: PeerListener,
+    net: Arc<dyn Net>,
+    peer_http: Arc<OnceLock<Http>>,
     client: Vec<Listener>,
     http: Vec<Listener>,
     metrics: Vec<Listener>,
@@ -121,13 +127,53 @@ impl Listeners {
             reuse_port: config.reuse_port,
             reuse_address: config.reuse_address,
         };
+        let peer_http = Arc::new(OnceLock::new());
+        let urls: Vec<String> = config
+            .listen_peer
+            .iter()
+            .map(|url| url.text.clone())
+            .collect();
+        let bound = PeerNet::bind(&urls, peer_router(peer_http.clone()), PeerLimits::default());
+        let (net, peer) = bound
+            .await
+            .map_err(|error| bind_error(&config.listen_peer, &error))?;
         Ok(Listeners {
-            peer: bind_all(&config.listen_peer, &options).await?,
+            peer,
+            net,
+            peer_http,
             client: bind_all(&config.listen_client, &options).await?,
             http: bind_all(&config.listen_client_http, &options).await?,
             metrics: bind_all(&config.listen_metrics, &options).await?,
             options,
         })
+    }
+}
+
+/// Answers peers' plain requests once the member is there to be asked.
+fn peer_router(http: Arc<OnceLock<Http>>) -> axum::Router {
+    axum::Router::new().fallback(move |request: axum::extract::Request| {
+        let http = http.get().cloned();
+        async move {
+            match http {
+                Some(http) => http.call(request).await,
+                None => axum::http::StatusCode::SERVICE_UNAVAILABLE.into_response(),
+            }
+        }
+    })
+}
+
+/// The transport names the URL first; etcd's text names the address.
+fn bind_error(urls: &[FlagUrl], error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let named = urls.iter().find(|url| text.starts_with(&url.text));
+    match named {
+        Some(url) if error.kind() == std::io::ErrorKind::AddrInUse => {
+            format!(
+                "listen tcp {}:{}: bind: address already in use",
+                url.host, url.port
+            )
+        }
+        _ => format!("listen {text}"),
     }
 }
 
@@ -142,7 +188,8 @@ async fn bind_all(urls: &[FlagUrl], options: &ServeOptions) -> Result<Vec<Listen
 async fn serve(config: Config, args: &[String]) -> Result<(), String> {
     let signals = Signals::new()?;
     let listeners = Listeners::bind(&config).await?;
-    let env = tenon_env::real::env_without_peers();
+    let runtime = tokio::runtime::Handle::current();
+    let env = tenon_env::real::env(runtime, listeners.net.clone());
     let member = match Member::start(&env, config.member.clone()).await {
         Ok(member) => member,
         Err(StartError::Config(text)) => {
@@ -162,6 +209,7 @@ async fn serve(config: Config, args: &[String]) -> Result<(), String> {
     };
     serving.drain(&member).await;
     member.shutdown().await;
+    serving.close_peers().await;
     tracing::info!("closed the server");
     result
 }
@@ -190,7 +238,8 @@ async fn run(serving: &Serving, member: &Member) -> String {
 struct Serving {
     stop: watch::Sender<bool>,
     clients: watch::Sender<bool>,
-    alive: parking_lot::Mutex<Option<mpsc::Receiver<()>>>,
+    alive: Mutex<Option<mpsc::Receiver<()>>>,
+    peer: Mutex<Option<PeerListener>>,
 }
 
 impl Serving {
@@ -209,6 +258,7 @@ impl Serving {
         });
         let rpc = Rpc::new(Gate::new(services, grpc, config.warn_unary));
         let http = |surface| Http::new(shared.clone(), surface);
+        let _ = listeners.peer_http.set(http(Surface::Peer));
         let split = !listeners.http.is_empty();
         let client = if split {
             Surface::None
@@ -219,7 +269,6 @@ impl Serving {
         let (clients, open) = watch::channel(false);
         let (alive_tx, alive) = mpsc::channel(1);
         let groups = [
-            (listeners.peer, None, Surface::Peer, false),
             (listeners.metrics, None, Surface::Metrics, false),
             (listeners.client, Some(rpc), client, true),
             (listeners.http, None, Surface::Client, true),
@@ -245,12 +294,21 @@ impl Serving {
         Serving {
             stop,
             clients,
-            alive: parking_lot::Mutex::new(Some(alive)),
+            alive: Mutex::new(Some(alive)),
+            peer: Mutex::new(Some(listeners.peer)),
         }
     }
 
     fn open_clients(&self) {
         self.clients.send_replace(true);
+    }
+
+    /// Closes the peer listeners, after raft's streams ended.
+    async fn close_peers(&self) {
+        let peer = self.peer.lock().take();
+        if let Some(peer) = peer {
+            peer.close().await;
+        }
     }
 
     /// Stops accepting, ends streams, and waits for calls under way, for a bounded time.

@@ -4,6 +4,7 @@
 use super::gate::Running;
 use prost::Message;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tenon_env::sync::mpsc;
 use tenon_proto::code::Code;
@@ -14,12 +15,12 @@ use tonic::Status;
 /// The stream. Dropping it, as tonic does when the client is gone, closes the channel.
 pub struct Answers<R> {
     from: mpsc::Receiver<Result<R, Error>>,
-    running: Option<Running>,
+    running: Option<Arc<Running>>,
 }
 
 impl<R> Answers<R> {
     /// The answers of a call that has begun.
-    pub fn new(from: mpsc::Receiver<Result<R, Error>>, running: Running) -> Answers<R> {
+    pub fn new(from: mpsc::Receiver<Result<R, Error>>, running: Arc<Running>) -> Answers<R> {
         Answers {
             from,
             running: Some(running),
@@ -27,7 +28,7 @@ impl<R> Answers<R> {
     }
 
     fn end(&mut self, code: Code) {
-        if let Some(mut running) = self.running.take() {
+        if let Some(running) = self.running.take() {
             running.end(code);
         }
     }

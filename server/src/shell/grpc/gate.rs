@@ -12,6 +12,7 @@ use crate::shell::metrics::grpc::GrpcMetrics;
 use prost::Message;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 use tenon_proto::caller::Caller;
 use tenon_proto::code::Code;
@@ -33,14 +34,14 @@ pub struct Gate {
 pub struct Running {
     metrics: Arc<GrpcMetrics>,
     method: Method,
-    code: Code,
+    code: AtomicU8,
     started: Option<Instant>,
 }
 
 impl Running {
     /// Says how it ended.
-    pub fn end(&mut self, code: Code) {
-        self.code = code;
+    pub fn end(&self, code: Code) {
+        self.code.store(code as u8, Ordering::Relaxed);
     }
 
     /// Counts one message of a stream to the client.
@@ -59,7 +60,8 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let took = self.started.map(|at| at.elapsed());
-        self.metrics.handled(self.method, self.code, took);
+        let code = Code::from_number(self.code.load(Ordering::Relaxed).into());
+        self.metrics.handled(self.method, code, took);
     }
 }
 
@@ -82,10 +84,10 @@ impl Gate {
         let started = self.metrics.is_extensive().then(Instant::now);
         self.metrics.started(method);
         let metrics = self.metrics.clone();
-        let mut running = Running {
+        let running = Running {
             metrics,
             method,
-            code: Code::Canceled,
+            code: AtomicU8::new(Code::Canceled as u8),
             started,
         };
         match self.admit(method, metadata) {
@@ -138,7 +140,7 @@ impl Gate {
         R: Message,
         F: Future<Output = Result<R, Error>>,
     {
-        let (mut running, caller) = self.begin(method, request.metadata())?;
+        let (running, caller) = self.begin(method, request.metadata())?;
         let began = Instant::now();
         let request = request.into_inner();
         self.metrics.received(request.encoded_len());

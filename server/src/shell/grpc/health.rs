@@ -44,7 +44,7 @@ impl Health for HealthRpc {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
-        let (mut running, _) = self.0.begin(Method::HealthCheck, request.metadata())?;
+        let (running, _) = self.0.begin(Method::HealthCheck, request.metadata())?;
         if !request.get_ref().service.is_empty() {
             running.end(Code::NotFound);
             return Err(Status::not_found("unknown service"));

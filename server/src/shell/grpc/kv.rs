@@ -4,6 +4,7 @@
 use super::answers::Answers;
 use super::gate::Gate;
 use super::method::Method;
+use std::sync::Arc;
 use tenon_env::sync::mpsc;
 use tenon_proto::etcdserverpb as pb;
 use tenon_proto::etcdserverpb::kv_server::Kv;
@@ -78,6 +79,6 @@ impl Kv for KvRpc {
         env.spawn("range-stream", async move {
             kv.range_stream(&caller, request, out).await
         });
-        Ok(Response::new(Answers::new(answers, running)))
+        Ok(Response::new(Answers::new(answers, Arc::new(running))))
     }
 }

@@ -94,7 +94,7 @@ impl Maintenance for MaintenanceRpc {
         &self,
         request: Request<pb::SnapshotRequest>,
     ) -> Result<Response<Self::SnapshotStream>, Status> {
-        let (mut running, _) = self
+        let (running, _) = self
             .0
             .begin(Method::MaintenanceSnapshot, request.metadata())?;
         running.end(tenon_proto::code::Code::Unimplemented);

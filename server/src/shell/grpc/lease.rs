@@ -1,0 +1,87 @@
+//! Room `server/shell`: the gRPC side of etcd's Lease service. Thin: every method passes the gate and asks
+//! the service of that name.
+
+use super::answers::Answers;
+use super::gate::Gate;
+use super::method::Method;
+use super::requests;
+use std::sync::Arc;
+use tenon_env::sync::mpsc;
+use tenon_proto::etcdserverpb as pb;
+use tenon_proto::etcdserverpb::lease_server::Lease;
+use tonic::{Request, Response, Status, Streaming};
+
+/// Answers written ahead of a slow client.
+const AHEAD: usize = 64;
+
+/// Adapts [`crate::service::lease::Lease`] to gRPC.
+pub struct LeaseRpc(pub Gate);
+
+#[tonic::async_trait]
+impl Lease for LeaseRpc {
+    async fn lease_grant(
+        &self,
+        request: Request<pb::LeaseGrantRequest>,
+    ) -> Result<Response<pb::LeaseGrantResponse>, Status> {
+        let call = |s: crate::service::Services, caller, request| async move {
+            s.lease.grant(&caller, request).await
+        };
+        self.0.unary(Method::LeaseLeaseGrant, request, call).await
+    }
+
+    async fn lease_revoke(
+        &self,
+        request: Request<pb::LeaseRevokeRequest>,
+    ) -> Result<Response<pb::LeaseRevokeResponse>, Status> {
+        let call = |s: crate::service::Services, caller, request| async move {
+            s.lease.revoke(&caller, request).await
+        };
+        self.0.unary(Method::LeaseLeaseRevoke, request, call).await
+    }
+
+    async fn lease_time_to_live(
+        &self,
+        request: Request<pb::LeaseTimeToLiveRequest>,
+    ) -> Result<Response<pb::LeaseTimeToLiveResponse>, Status> {
+        let call = |s: crate::service::Services, caller, request| async move {
+            s.lease.time_to_live(&caller, request).await
+        };
+        self.0
+            .unary(Method::LeaseLeaseTimeToLive, request, call)
+            .await
+    }
+
+    async fn lease_leases(
+        &self,
+        request: Request<pb::LeaseLeasesRequest>,
+    ) -> Result<Response<pb::LeaseLeasesResponse>, Status> {
+        let call = |s: crate::service::Services, caller, request| async move {
+            s.lease.leases(&caller, request).await
+        };
+        self.0.unary(Method::LeaseLeaseLeases, request, call).await
+    }
+
+    type LeaseKeepAliveStream = Answers<pb::LeaseKeepAliveResponse>;
+
+    async fn lease_keep_alive(
+        &self,
+        request: Request<Streaming<pb::LeaseKeepAliveRequest>>,
+    ) -> Result<Response<Self::LeaseKeepAliveStream>, Status> {
+        let (running, caller) = self
+            .0
+            .begin(Method::LeaseLeaseKeepAlive, request.metadata())?;
+        let needs_leader = requests::needs_leader(request.metadata());
+        let running = Arc::new(running);
+        let requests = requests::read(&self.0, request.into_inner(), running.clone());
+        let (out, answers) = mpsc::channel(AHEAD);
+        let lease = self.0.services.lease.clone();
+        self.0
+            .services
+            .context
+            .env()
+            .spawn("keep-alive", async move {
+                lease.keep_alive(&caller, needs_leader, requests, out).await;
+            });
+        Ok(Response::new(Answers::new(answers, running)))
+    }
+}

@@ -1,0 +1,44 @@
+//! Room `server/shell`: the requests of a streaming method: what tonic reads from the client, put into the
+//! channel that a service takes.
+
+use super::gate::{Gate, Running};
+use crate::service::watch::NeedsLeader;
+use prost::Message;
+use std::sync::Arc;
+use tenon_env::sync::mpsc;
+use tonic::Streaming;
+use tonic::metadata::MetadataMap;
+
+/// Requests read ahead of the service.
+const AHEAD: usize = 64;
+
+/// Reads requests until the client ends, its stream breaks, or the service is gone.
+pub fn read<Q>(gate: &Gate, mut from: Streaming<Q>, running: Arc<Running>) -> mpsc::Receiver<Q>
+where
+    Q: Message + Default + 'static,
+{
+    let (to, requests) = mpsc::channel(AHEAD);
+    gate.services.context.env().spawn("requests", async move {
+        loop {
+            let request = tokio::select! {
+                biased;
+                () = to.closed() => return,
+                request = from.message() => request,
+            };
+            let Ok(Some(request)) = request else { return };
+            running.received(request.encoded_len());
+            if to.send(request).await.is_err() {
+                return;
+            }
+        }
+    });
+    requests
+}
+
+/// Whether the client asked for a member with a leader.
+pub fn needs_leader(metadata: &MetadataMap) -> NeedsLeader {
+    match metadata.get("hasleader") {
+        Some(value) if value == "true" => NeedsLeader::Yes,
+        _ => NeedsLeader::No,
+    }
+}
