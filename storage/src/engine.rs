@@ -18,6 +18,9 @@ pub mod disk;
 pub mod memory;
 pub mod redb;
 
+#[cfg(test)]
+mod conformance;
+
 pub use batch::{Batch, RecordKey, RowChange, Table};
 
 use bytes::Bytes;

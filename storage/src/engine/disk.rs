@@ -205,3 +205,7 @@ impl redb::StorageBackend for DiskBackend {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "disk_tests.rs"]
+mod tests;

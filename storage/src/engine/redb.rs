@@ -10,7 +10,7 @@ use super::{
     View, Visit,
 };
 use bytes::Bytes;
-use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition, TableError};
+use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,15 +37,47 @@ fn failed(error: impl std::fmt::Display) -> EngineError {
     EngineError::Failed(error.to_string())
 }
 
+/// Makes a file with its tables under another name and gives it its own once it is durable: a power cut
+/// leaves either no file or a whole one.
+fn create(disk: &dyn Disk, path: &Path, cache_bytes: usize) -> Result<(), EngineError> {
+    let unfinished = path.with_extension("new");
+    if disk.stat(&unfinished).map_err(failed)?.is_some() {
+        disk.remove_file(&unfinished).map_err(failed)?;
+    }
+    let engine = RedbEngine::open_file(disk, &unfinished, OpenMode::CreateNew, cache_bytes)?;
+    engine.make_tables()?;
+    let RedbEngine {
+        database, backend, ..
+    } = engine;
+    database.close().map_err(failed)?;
+    if let Some(refused) = backend.held_back() {
+        return Err(EngineError::Stalled(refused));
+    }
+    disk.rename(&unfinished, path).map_err(failed)?;
+    disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
+        .map_err(failed)
+}
+
 impl RedbEngine {
-    /// Opens or creates the file at `path` with a page cache of `cache_bytes`, and makes its tables.
+    /// Opens the file at `path`, made first when absent, with a page cache of `cache_bytes`.
     pub fn open(
         disk: &dyn Disk,
         path: &Path,
         cache_bytes: usize,
     ) -> Result<RedbEngine, EngineError> {
-        let fresh = disk.stat(path).map_err(failed)?.is_none();
-        let file = disk.open(path, OpenMode::Create).map_err(failed)?;
+        if disk.stat(path).map_err(failed)?.is_none() {
+            create(disk, path, cache_bytes)?;
+        }
+        RedbEngine::open_file(disk, path, OpenMode::ReadWrite, cache_bytes)
+    }
+
+    fn open_file(
+        disk: &dyn Disk,
+        path: &Path,
+        mode: OpenMode,
+        cache_bytes: usize,
+    ) -> Result<RedbEngine, EngineError> {
+        let file = disk.open(path, mode).map_err(failed)?;
         let backend = DiskBackend::new(file).map_err(failed)?;
         let opened = Database::builder()
             .set_cache_size(cache_bytes)
@@ -54,26 +86,15 @@ impl RedbEngine {
         if let Some(refused) = backend.held_back() {
             return Err(EngineError::Stalled(refused));
         }
-        let engine = RedbEngine {
+        let removed_bytes = AtomicU64::new(0);
+        Ok(RedbEngine {
             database: opened?,
             backend,
-            removed_bytes: AtomicU64::new(0),
-        };
-        engine.make_tables()?;
-        if fresh && let Some(folder) = path.parent() {
-            disk.sync_dir(folder).map_err(failed)?;
-        }
-        Ok(engine)
+            removed_bytes,
+        })
     }
 
     fn make_tables(&self) -> Result<(), EngineError> {
-        let reading = self.database.begin_read().map_err(failed)?;
-        match reading.open_table(RECORDS) {
-            Ok(_) => return Ok(()),
-            Err(TableError::TableDoesNotExist(_)) => {}
-            Err(other) => return Err(failed(other)),
-        }
-        drop(reading);
         self.write(|writing| {
             writing.open_table(RECORDS)?;
             for table in Table::ALL {

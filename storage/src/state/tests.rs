@@ -1,9 +1,12 @@
 //! Room storage, state: tests. No real time, threads or files; drains and sweeps happen when a test says
 //! so, or through the tasks in a world moved by hand.
 
+mod crash;
 mod golden;
 mod model;
 mod random;
+mod refusals;
+mod tasks;
 
 use super::compact;
 use super::flush::{Drained, drain};
