@@ -125,7 +125,7 @@ impl DataDir {
             move |e: std::io::Error| StartError::DataDir(format!("{what}: {e}"))
         };
         env.disk
-            .create_dir_all(&member)
+            .create_dir_all_synced(&member)
             .map_err(fail("mkdir", &member))?;
         let lock = env
             .disk
