@@ -165,6 +165,11 @@ impl Head {
     }
 }
 
+/// Whether `bytes` could begin a frame at all: a quick first look.
+pub(super) fn may_begin(bytes: &[u8]) -> bool {
+    Kind::from_byte(bytes[8]).is_some()
+}
+
 /// Whether `frame` (head, payload and gap) carries the checksum that belongs to it in this segment.
 pub(super) fn verify(frame: &[u8], binding: Binding) -> bool {
     get_u32(frame, 0) == crc32c::crc32c_append(binding.seed, &frame[4..])

@@ -7,11 +7,11 @@
 //! what a torn write left behind the cut can never be read again.
 
 use super::WalError;
-use super::error::Damage;
+use super::error::{Damage, is_no_space};
 use super::frame::{HeaderFault, State, VERSION};
 use super::map::LogMap;
 use super::scan::{self, Cut, Extent, Scan, ScanFault};
-use super::segment;
+use super::segment::{self, Segment};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use tenon_env::{Disk, File, OpenMode};
 pub(super) struct Recovered {
     pub(super) map: LogMap,
     pub(super) state: State,
-    /// Where the frames of the last segment end; 0 when there is none.
-    pub(super) end: u64,
+    /// The last segment, to be gone on with, and where its frames end.
+    pub(super) last: Option<(Segment, u64)>,
     /// Number of the next segment.
     pub(super) next_seq: u64,
     /// Whether a torn tail was cut.
@@ -35,8 +35,12 @@ struct Listing {
     leftovers: Vec<String>,
 }
 
-/// Opens the log in `dir`, which is created when absent.
-pub(super) fn recover(disk: &dyn Disk, dir: &Path) -> Result<Recovered, WalError> {
+/// Opens the log in `dir`, which is created when absent. The last segment gets `segment_bytes` again.
+pub(super) fn recover(
+    disk: &dyn Disk,
+    dir: &Path,
+    segment_bytes: u64,
+) -> Result<Recovered, WalError> {
     let show = dir.display();
     disk.create_dir_all(dir)
         .map_err(WalError::open(format!("create {show}")))?;
@@ -50,21 +54,26 @@ pub(super) fn recover(disk: &dyn Disk, dir: &Path) -> Result<Recovered, WalError
         return Ok(Recovered {
             map: LogMap::default(),
             state: State::default(),
-            end: 0,
+            last: None,
             next_seq: 1,
             torn: false,
         });
     };
     let (state, end, torn) = (newest.state, newest.end, newest.torn);
-    let (next_seq, tail) = (newest.run.seq + 1, newest.run.file.clone());
+    let mut segment = Segment {
+        seq: newest.run.seq,
+        binding: newest.run.binding,
+        file: newest.run.file.clone(),
+        capacity: end,
+    };
     let map = chain(disk, dir, &listing, newest)?;
-    settle_tail(&*tail, next_seq - 1, end, torn)?;
+    settle_tail(&mut segment, end, torn, segment_bytes)?;
     clean(disk, dir, &listing, state.floor)?;
     Ok(Recovered {
         map,
         state,
-        end,
-        next_seq,
+        next_seq: segment.seq + 1,
+        last: Some((segment, end)),
         torn,
     })
 }
@@ -162,10 +171,15 @@ fn chain(disk: &dyn Disk, dir: &Path, listing: &Listing, newest: Scan) -> Result
     }
 }
 
-/// Cuts what stands behind the tail and makes the tail durable: frames that a killed process wrote but never
-/// synced are about to be reported as kept.
-fn settle_tail(file: &dyn File, seq: u64, end: u64, torn: bool) -> Result<(), WalError> {
-    let name = segment::name(seq);
+/// Cuts what stands behind the tail, reserves room anew, and makes all of it durable; the tail too, for frames
+/// that a killed process wrote but never synced are about to be reported as kept.
+fn settle_tail(
+    segment: &mut Segment,
+    end: u64,
+    torn: bool,
+    segment_bytes: u64,
+) -> Result<(), WalError> {
+    let name = segment::name(segment.seq);
     if torn {
         tracing::warn!(
             segment = name,
@@ -173,16 +187,18 @@ fn settle_tail(file: &dyn File, seq: u64, end: u64, torn: bool) -> Result<(), Wa
             "the write-ahead log ends in a write that a crash interrupted; it was never acknowledged and is cut"
         );
     }
-    file.sync()
-        .map_err(WalError::open(format!("sync {name}")))?;
-    let len = file
-        .len()
-        .map_err(WalError::open(format!("look at {name}")))?;
-    if len > end {
-        file.set_len(end)
-            .map_err(WalError::open(format!("cut {name} at {end}")))?;
+    let file = &segment.file;
+    let cut = || WalError::open(format!("cut {name} at {end}"));
+    file.set_len(end).map_err(cut())?;
+    if end < segment_bytes {
+        match file.allocate(segment_bytes) {
+            Ok(()) => segment.capacity = segment_bytes,
+            // Then the next write needs a new segment, and waits for room.
+            Err(e) if is_no_space(&e) => file.set_len(end).map_err(cut())?,
+            Err(e) => return Err(WalError::open(format!("reserve room for {name}"))(e)),
+        }
     }
-    Ok(())
+    file.sync().map_err(WalError::open(format!("sync {name}")))
 }
 
 /// Removes leftovers and the segments up to `floor`, and makes the folder as it is now durable.

@@ -16,6 +16,9 @@ use tenon_proto::log::LogId;
 
 /// Bytes read at once.
 const WINDOW: usize = 1 << 20;
+/// The search for frames behind the end of the good ones is given up after so many bytes without a head: two
+/// of the writer's writes. Damage that wiped out more than that reads as an end.
+const QUIET: u64 = 8 << 20;
 
 /// How much of a segment counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,20 +250,52 @@ fn rest(window: &mut Window<'_>, end: u64, header: &SegmentHeader) -> io::Result
         torn: false,
         proof: None,
     };
-    let mut at = end;
-    while let Some(bytes) = window.get(at, HEAD_LEN)? {
-        let Some(head) = Head::parse(bytes, binding) else {
-            at += frame::ALIGN as u64;
+    let (mut at, mut reach) = (end, end);
+    while let Some(bytes) = window.stretch(at, HEAD_LEN)? {
+        if at > reach + QUIET {
+            break;
+        }
+        let Some(skip) = candidate(bytes) else {
+            // The last bytes may be the beginning of a head that the next stretch holds whole.
+            at += ((bytes.len() - HEAD_LEN) / frame::ALIGN + 1) as u64 * frame::ALIGN as u64;
             continue;
         };
-        rest.torn = true;
-        if u64::from(head.durable) > end && window.frame(at, header)?.is_some() {
-            rest.proof = Some(at);
-            return Ok(rest);
+        let found = Head::parse(&bytes[skip..], binding);
+        at += skip as u64;
+        if let Some(head) = found {
+            rest.torn = true;
+            reach = reach.max(at + head.frame_len() as u64);
+            if u64::from(head.durable) > end && window.frame(at, header)?.is_some() {
+                rest.proof = Some(at);
+                return Ok(rest);
+            }
         }
         at += frame::ALIGN as u64;
     }
     Ok(rest)
+}
+
+/// Where in `bytes` a head may begin: quick to pass over zeros, which the rest of a segment mostly is.
+fn candidate(bytes: &[u8]) -> Option<usize> {
+    const PAGE: usize = 512;
+    let last = bytes.len() - HEAD_LEN;
+    let mut at = 0;
+    while at <= last {
+        if bytes[at..].len() >= PAGE && bytes[at..at + PAGE].iter().all(|byte| *byte == 0) {
+            // A head that begins in the last bytes says its kind behind the zeros.
+            at += PAGE - frame::ALIGN;
+            continue;
+        }
+        let end = (at + PAGE - HEAD_LEN).min(last + 1);
+        match (at..end)
+            .step_by(frame::ALIGN)
+            .find(|at| frame::may_begin(&bytes[*at..]))
+        {
+            Some(found) => return Some(found),
+            None => at += PAGE - HEAD_LEN,
+        }
+    }
+    None
 }
 
 /// A bounded view that slides over a file.
@@ -299,6 +334,14 @@ impl<'a> Window<'a> {
         }
         let at = (offset - self.start) as usize;
         Ok(Some(&self.bytes[at..at + len]))
+    }
+
+    /// As many bytes at `offset` as are at hand, `least` at the least, or `None`.
+    fn stretch(&mut self, offset: u64, least: usize) -> io::Result<Option<&[u8]>> {
+        if self.get(offset, least)?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(&self.bytes[(offset - self.start) as usize..]))
     }
 
     /// The good frame at `offset`, or `None`.

@@ -21,8 +21,6 @@ pub(super) struct Scribe {
     /// The log as of the last frame encoded.
     state: State,
     active: Option<Active>,
-    /// Where the frames of the segment before the first end.
-    previous_end: u64,
     /// Frames encoded and not yet written.
     buf: Vec<u8>,
 }
@@ -43,21 +41,24 @@ impl Active {
 }
 
 impl Scribe {
-    /// Goes on after a log that ended in `state`, at `previous_end` of its last segment.
+    /// Goes on with a log that ended in `state`, behind the frames of `last`, which end there durably.
     pub(super) fn new(
         depot: Arc<Depot>,
         clock: Arc<dyn Clock>,
         metrics: Arc<WalMetrics>,
         state: State,
-        previous_end: u64,
+        last: Option<(Segment, u64)>,
     ) -> Scribe {
         Scribe {
             depot,
             clock,
             metrics,
             state,
-            active: None,
-            previous_end,
+            active: last.map(|(segment, end)| Active {
+                segment,
+                offset: end,
+                synced: end,
+            }),
             buf: Vec::new(),
         }
     }
@@ -156,7 +157,7 @@ impl Scribe {
             batch.settled = batch.offsets.len();
         }
         let segment = self.depot.take()?;
-        let previous_end = self.active.as_ref().map_or(self.previous_end, |a| a.offset);
+        let previous_end = self.active.as_ref().map_or(0, |a| a.offset);
         let start = Start {
             previous_end,
             state: self.state,
