@@ -1,0 +1,135 @@
+//! Room `sim`, test of room `raft`: three members and more in the simulated world: elections, forwarding, losses, changes
+//! of members. Seeds are fixed; time is simulated.
+
+mod world;
+
+use std::time::Duration;
+use tenon_proto::ids::{LogIndex, MemberId};
+use tenon_raft::{MemberError, ProposeError};
+use world::{World, node};
+
+const THREE: [u64; 3] = [1, 2, 3];
+
+#[test]
+fn any_member_takes_writes_and_reads() {
+    let world = World::new(1, 3);
+    let leader = world.leader(&THREE);
+    for via in THREE {
+        world.put(via, &format!("via{via}"), "x").expect("a put");
+        for reader in THREE {
+            assert_eq!(
+                world.get(reader, &format!("via{via}")).as_deref(),
+                Some("x")
+            );
+        }
+    }
+    let last = world.put(leader, "last", "y").expect("a put");
+    world.applied(&THREE, LogIndex(last.index));
+    world.agree(&THREE);
+}
+
+#[test]
+fn a_dead_leader_is_replaced_and_catches_up() {
+    for seed in 10..15 {
+        let mut world = World::new(seed, 3);
+        let first = world.leader(&THREE);
+        world.put(first, "a", "1").expect("a put");
+        world.kill(first);
+        let rest: Vec<u64> = world.alive();
+        let second = world.leader(&rest);
+        assert_ne!(first, second);
+        assert_eq!(world.get(rest[0], "a").as_deref(), Some("1"));
+        for n in 0..50 {
+            world
+                .put(rest[n % 2], &format!("key{n}"), "2")
+                .expect("a put");
+        }
+        world.restart(first);
+        world.leader(&THREE);
+        let last = world.put(first, "b", "3").expect("a put");
+        world.applied(&THREE, LogIndex(last.index));
+        world.agree(&THREE);
+    }
+}
+
+#[test]
+fn a_leader_cut_off_acknowledges_nothing_and_loses_its_office() {
+    for seed in 20..25 {
+        let world = World::new(seed, 3);
+        let old = world.leader(&THREE);
+        world.put(old, "a", "1").expect("a put");
+        let rest: Vec<u64> = THREE.into_iter().filter(|id| *id != old).collect();
+        rest.iter().for_each(|id| world.sim.cut(old, *id));
+        let lonely = world.member(old).put("a", "lonely", Duration::from_secs(3));
+        assert!(matches!(world.run(lonely), Err(ProposeError::Unknown(_))));
+        world.leader(&rest);
+        world.put(rest[0], "a", "2").expect("a put");
+        let stale = world.member(old);
+        let deadline = stale.env.now() + Duration::from_secs(3);
+        assert!(
+            world.run(stale.raft.read_index(deadline)).is_err(),
+            "a stale read"
+        );
+        assert_eq!(stale.raft.status().leader, None);
+        rest.iter().for_each(|id| world.sim.mend(old, *id));
+        world.leader(&THREE);
+        assert_eq!(world.get(old, "a").as_deref(), Some("2"));
+        let last = world.put(old, "b", "3").expect("a put");
+        world.applied(&THREE, LogIndex(last.index));
+        world.agree(&THREE);
+    }
+}
+
+#[test]
+fn one_grows_to_three_and_shrinks_again() {
+    let mut world = World::new(30, 1);
+    world.put(1, "a", "1").expect("a put");
+    let member = |world: &World| world.member(1).raft.clone();
+    let soon = |world: &World| world.member(1).env.now() + Duration::from_secs(20);
+    for id in [2, 3] {
+        let raft = member(&world);
+        let add = raft.add_learner(MemberId(id), node(id), soon(&world));
+        world.run(add).expect("a learner");
+        let again = raft.add_learner(MemberId(id), node(id), soon(&world));
+        assert_eq!(world.run(again), Err(MemberError::Exists(MemberId(id))));
+        world.start(id, None);
+        let last = world.put(1, &format!("for{id}"), "x").expect("a put");
+        world.applied(&[id], LogIndex(last.index));
+        assert!(world.member(id).raft.status().is_learner);
+        let promote = raft.promote(MemberId(id), soon(&world));
+        world.run(promote).expect("a voter");
+        assert_eq!(world.get(id, "a").as_deref(), Some("1"));
+    }
+    // Any member may be asked; here one that does not lead.
+    let hand_over = world
+        .member(3)
+        .raft
+        .transfer_leader(MemberId(2), soon(&world));
+    world.run(hand_over).expect("a hand-over");
+    assert_eq!(world.leader(&THREE), 2);
+    let remove = world.member(3).raft.remove(MemberId(2), soon(&world));
+    world.run(remove).expect("a removal of the leader");
+    let leader = world.leader(&[1, 3]);
+    world.put(leader, "b", "2").expect("a put");
+    let remove = world.member(1).raft.remove(MemberId(3), soon(&world));
+    world.run(remove).expect("a removal");
+    assert_eq!(world.leader(&[1]), 1);
+    assert_eq!(world.get(1, "b").as_deref(), Some("2"));
+    let last = world.member(1).raft.remove(MemberId(1), soon(&world));
+    assert_eq!(world.run(last), Err(MemberError::LastVoter));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_world() {
+    let run = || {
+        let mut world = World::new(40, 3);
+        let leader = world.leader(&THREE);
+        world.put(leader, "a", "1").expect("a put");
+        world.kill(leader);
+        let rest = world.alive();
+        world.leader(&rest);
+        world.put(rest[0], "b", "2").expect("a put");
+        world.sim.trace()
+    };
+    assert_eq!(run(), run());
+}
