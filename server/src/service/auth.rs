@@ -198,8 +198,12 @@ impl Auth {
         _: &Caller,
         request: pb::AuthRoleGrantPermissionRequest,
     ) -> Result<pb::AuthRoleGrantPermissionResponse, Error> {
-        if request.perm.is_none() {
+        let Some(perm) = request.perm else {
             return Err(Error::PermissionNotGiven);
+        };
+        let open_or_single = perm.range_end.is_empty() || perm.range_end.as_ref() == [0];
+        if perm.key.is_empty() || !(open_or_single || perm.range_end > perm.key) {
+            return Err(Error::InvalidAuthMgmt);
         }
         Err(Error::RoleNotFound)
     }

@@ -140,7 +140,7 @@ impl Kv {
     where
         T: TryFrom<tenon_proto::command::CommandResult, Error = Error>,
     {
-        quota::check(&self.context, &body)?;
+        quota::check(&self.context, &body).await?;
         T::try_from(self.context.propose(body).await?)
     }
 }

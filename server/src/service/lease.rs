@@ -93,7 +93,7 @@ impl Lease {
                 request.id = self.draw_id();
             }
             let body = request.into();
-            quota::check(&self.context, &body)?;
+            quota::check(&self.context, &body).await?;
             let result = self.context.propose(body).await?;
             let mut response = match pb::LeaseGrantResponse::try_from(result) {
                 Err(Error::LeaseExist) if drawn => continue,

@@ -14,8 +14,9 @@ use tenon_storage::quota::cost;
 /// Share of the quota, in percent, below which a member takes its own alarm back.
 const LOW_WATER_PERCENT: u64 = 90;
 
-/// Refuses a command without room for it, raising the alarm when this member is the first to notice.
-pub fn check(context: &Context, body: &Body) -> Result<(), Error> {
+/// Refuses a command without room for it, raising the alarm when this member is the first to notice. The
+/// refused client finds the alarm in the list.
+pub async fn check(context: &Context, body: &Body) -> Result<(), Error> {
     let cost = cost(body);
     let Quota::Bytes(limit) = context.config().quota else {
         return Ok(());
@@ -29,7 +30,7 @@ pub fn check(context: &Context, body: &Body) -> Result<(), Error> {
     if context.store().size().in_use + cost < limit {
         return Ok(());
     }
-    raise(context);
+    raise(context).await;
     Err(Error::NoSpace)
 }
 
@@ -50,18 +51,15 @@ fn request(context: &Context, action: AlarmAction) -> Body {
     })
 }
 
-fn raise(context: &Context) {
+async fn raise(context: &Context) {
     tracing::warn!(
         quota_bytes = context.config().quota.shown(),
         "storage space is used up; raising the NOSPACE alarm"
     );
     let body = request(context, AlarmAction::Activate);
-    let member = context.clone();
-    context.env().spawn("raise-alarm", async move {
-        if let Err(error) = member.propose(body).await {
-            tracing::warn!(%error, "cannot raise the NOSPACE alarm");
-        }
-    });
+    if let Err(error) = context.propose(body).await {
+        tracing::warn!(%error, "cannot raise the NOSPACE alarm");
+    }
 }
 
 /// Takes this member's alarm back when there is room again. Called now and then by the member.

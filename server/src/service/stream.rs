@@ -44,10 +44,11 @@ fn is_plain(request: &pb::RangeRequest) -> bool {
 
 /// The pairs of a range, part by part.
 enum Source {
-    /// Read as they are asked for.
+    /// Read as they are asked for, one pair ahead: so the last part is known to be the last.
     Cursor {
         cursor: RangeCursor,
         count_only: bool,
+        ahead: Option<KeyValue>,
     },
     /// Sorted or filtered: all of them at once.
     Whole {
@@ -63,6 +64,7 @@ impl Source {
             return Ok(Source::Cursor {
                 cursor,
                 count_only: request.count_only,
+                ahead: None,
             });
         }
         let mut whole = context.store().range(request)?;
@@ -76,9 +78,15 @@ impl Source {
     /// The next part and whether it is the last.
     fn next(&mut self, keys: usize) -> Result<(pb::RangeResponse, bool), Error> {
         match self {
-            Source::Cursor { cursor, count_only } => {
-                let kvs = cursor.next(keys)?;
-                if !cursor.is_done() {
+            Source::Cursor {
+                cursor,
+                count_only,
+                ahead,
+            } => {
+                let mut kvs: Vec<_> = ahead.take().into_iter().collect();
+                kvs.extend(cursor.next(keys.saturating_add(1) - kvs.len())?);
+                if kvs.len() > keys {
+                    *ahead = kvs.pop();
                     return Ok((
                         pb::RangeResponse {
                             kvs,
