@@ -18,6 +18,8 @@ mod runtime;
 mod sole;
 mod state_machine;
 mod status;
+#[cfg(test)]
+mod storage_suite;
 mod types;
 mod upkeep;
 

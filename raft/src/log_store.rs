@@ -104,8 +104,8 @@ impl RaftLogReader<Config> for LogStore {
         R: RangeBounds<u64> + Clone + Debug + Send,
     {
         let (start, end) = bounds(&range);
-        let (purged, last) = self.0.wal.log_state();
-        let mut next = start.max(purged.map_or(0, |id| id.index + 1));
+        let (_, last) = self.0.wal.log_state();
+        let mut next = start.max(self.0.wal.first_index().0);
         let end = end.min(last.map_or(0, |id| id.index + 1));
         let mut found = Vec::new();
         while next < end {
@@ -217,6 +217,10 @@ impl RaftLogStorage<Config> for LogStore {
     }
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
+        let end = self.0.wal.log_state().1.as_ref().map(to_log_id);
+        if last >= end {
+            return Ok(());
+        }
         self.0.sole.on_truncate();
         self.0
             .recent

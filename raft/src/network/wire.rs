@@ -42,12 +42,11 @@ pub(crate) fn read_append(append: peer::Append) -> Result<AppendEntriesRequest<C
         .map(Entry::decode)
         .collect::<Result<_, _>>()?;
     let prev_log_id = id(append.prev.as_ref());
-    let mut next = prev_log_id.map_or(0, |id| id.index + 1);
-    for entry in &entries {
-        if entry.id().index != next {
-            return Err(format!("entry {} where {next} should stand", entry.id()));
+    let begin = prev_log_id.map_or(0, |id| id.index + 1);
+    for (place, entry) in (begin..).zip(&entries) {
+        if entry.id().index != place {
+            return Err(format!("entry {} where {place} should stand", entry.id()));
         }
-        next += 1;
     }
     Ok(AppendEntriesRequest {
         vote: vote(append.vote.as_ref())?,
