@@ -8,12 +8,16 @@
 //! - `disk`: what a power cut leaves.
 //! - `net`: links and streams.
 //! - `sim`: the handle that tests hold.
+//! - `l1`: whole runs of one member, from plan to verdict; `history` is what its clients saw, `check` judges it.
 //!
 //! This room may use every room but the shell. It uses no real time, no thread and no real file; a member is
 //! disturbed from outside only, never by a hook inside it.
 
+pub mod check;
 mod disk;
 mod executor;
+pub mod history;
+pub mod l1;
 mod net;
 mod rng;
 mod sim;

@@ -1,0 +1,124 @@
+//! Room `sim`, L1: what a run does, drawn from a seed or given.
+
+use crate::disk::CrashMode;
+use crate::rng::SimRng;
+use std::time::Duration;
+
+/// How a life of the member ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// During the n-th disk operation of the life; counted from its start, opening included.
+    AtOperation(u64, CrashMode),
+    /// At a moment after its start.
+    At(Duration, CrashMode),
+    /// In order, at a moment after its start; then the power is cut.
+    Orderly(Duration),
+}
+
+/// One life of the member and its troubles.
+#[derive(Clone, Debug)]
+pub struct LifePlan {
+    /// How it ends.
+    pub end: End,
+    /// Speed of the disk in percent of its usual times.
+    pub slow_percent: u64,
+    /// The node does nothing for this long, after this long.
+    pub pause: Option<(Duration, Duration)>,
+    /// The n-th sync fails; the member must stop by itself and acknowledge nothing more.
+    pub fail_sync: Option<u64>,
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Clients that call at the same time.
+    pub clients: u64,
+    /// Calls of each client over all lives.
+    pub calls: u64,
+    /// Longest pause of a client between two calls.
+    pub think: Duration,
+    /// Keys they work on.
+    pub keys: u64,
+    /// Watchers besides the one that watches all.
+    pub watchers: u64,
+    /// The lives with troubles; one without follows.
+    pub lives: Vec<LifePlan>,
+    /// Drift of the member's clock in parts per billion.
+    pub drift_ppb: i64,
+    /// Whether leases are used, whose end the run then waits for.
+    pub leases: bool,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn of(seed: u64) -> Plan {
+        let mut rng = SimRng::fork(seed, "plan", 0);
+        let drift_ppb = match rng.below(3) {
+            0 => 0,
+            1 => rng.between(0, 20_000_000) as i64,
+            _ => -(rng.between(0, 20_000_000) as i64),
+        };
+        let lives = (0..rng.between(2, 6))
+            .map(|_| LifePlan::draw(&mut rng))
+            .collect();
+        Plan {
+            clients: rng.between(2, 8),
+            calls: rng.between(30, 120),
+            think: Duration::from_millis(*rng.pick(&[1, 10, 40])),
+            keys: rng.between(2, 20),
+            watchers: rng.between(0, 4),
+            lives,
+            drift_ppb,
+            leases: rng.chance(500_000),
+        }
+    }
+
+    /// One short life that ends at a given disk operation.
+    pub fn crash_at(operation: u64, mode: CrashMode) -> Plan {
+        let life = LifePlan {
+            end: End::AtOperation(operation, mode),
+            slow_percent: 100,
+            pause: None,
+            fail_sync: None,
+        };
+        Plan {
+            clients: 3,
+            calls: 12,
+            think: Duration::from_millis(60),
+            keys: 4,
+            watchers: 1,
+            lives: vec![life],
+            drift_ppb: 0,
+            leases: false,
+        }
+    }
+}
+
+impl LifePlan {
+    fn draw(rng: &mut SimRng) -> LifePlan {
+        let mode = *rng.pick(&[
+            CrashMode::Kept,
+            CrashMode::Lost,
+            CrashMode::Torn,
+            CrashMode::Torn,
+        ]);
+        let moment = Duration::from_micros(rng.between(0, 2_500_000));
+        let end = match rng.below(10) {
+            0..5 => {
+                let most = *rng.pick(&[30, 150, 1_000]);
+                End::AtOperation(rng.between(1, most), mode)
+            }
+            5..8 => End::At(moment, mode),
+            _ => End::Orderly(moment),
+        };
+        LifePlan {
+            end,
+            slow_percent: *rng.pick(&[100, 100, 100, 20, 1_000]),
+            pause: rng.chance(150_000).then(|| {
+                let after = Duration::from_millis(rng.between(1, 1_500));
+                (after, Duration::from_millis(rng.between(1, 4_000)))
+            }),
+            fail_sync: rng.chance(100_000).then(|| rng.between(1, 60)),
+        }
+    }
+}

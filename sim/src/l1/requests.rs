@@ -1,0 +1,271 @@
+//! Room `sim`, L1: the requests clients make: drawn, and carried out through the services.
+
+use crate::history::{CallId, Reply, Request, tag};
+use crate::rng::SimRng;
+use bytes::Bytes;
+use tenon_env::sync::mpsc;
+use tenon_proto::caller::Caller;
+use tenon_proto::error::Error;
+use tenon_proto::etcdserverpb::{self as pb, compare, request_op};
+use tenon_server::service::Services;
+use tenon_server::service::watch::NeedsLeader;
+
+/// What a client draws its requests from.
+pub(super) struct Draw {
+    pub(super) rng: SimRng,
+    pub(super) keys: u64,
+    pub(super) leases: bool,
+    /// The lease this client works with; 0 before the first.
+    pub(super) lease: i64,
+    pub(super) client: u64,
+    granted: i64,
+}
+
+fn key(number: u64) -> Bytes {
+    Bytes::from(format!("k{number:02}"))
+}
+
+impl Draw {
+    pub(super) fn new(rng: SimRng, client: u64, keys: u64, leases: bool) -> Draw {
+        Draw {
+            rng,
+            keys,
+            leases,
+            lease: 0,
+            client,
+            granted: 0,
+        }
+    }
+
+    fn key(&mut self) -> Bytes {
+        key(self.rng.below(self.keys))
+    }
+
+    /// One key, some of them, or all.
+    fn interval(&mut self) -> (Bytes, Bytes) {
+        match self.rng.below(4) {
+            0 => (Bytes::from_static(b"k"), Bytes::from_static(b"l")),
+            1 => {
+                let first = self.rng.below(self.keys);
+                let count = self.rng.between(1, 5);
+                (key(first), key(first + count))
+            }
+            2 => (Bytes::from_static(b"\0"), Bytes::from_static(b"\0")),
+            _ => (self.key(), Bytes::new()),
+        }
+    }
+
+    fn value(&mut self, id: CallId) -> Bytes {
+        let mut value = tag(id).into_bytes();
+        let len = match self.rng.below(40) {
+            0 => self.rng.between(5_000, 40_000),
+            _ => self.rng.below(200),
+        };
+        value.resize(value.len() + len as usize, b'.');
+        Bytes::from(value)
+    }
+
+    fn put(&mut self, id: CallId) -> pb::PutRequest {
+        let lease = if self.leases && self.rng.below(4) == 0 {
+            self.lease
+        } else {
+            0
+        };
+        let prev_kv = self.rng.chance(300_000);
+        pb::PutRequest {
+            key: self.key(),
+            value: self.value(id),
+            lease,
+            prev_kv,
+            ..Default::default()
+        }
+    }
+
+    fn range(&mut self, seen: i64, compaction: i64) -> pb::RangeRequest {
+        let (key, range_end) = self.interval();
+        let oldest = compaction.max(1);
+        let revision = match self.rng.below(4) {
+            0 if seen > oldest => self.rng.between(oldest as u64, seen as u64) as i64,
+            _ => 0,
+        };
+        let limit = if self.rng.below(4) == 0 {
+            self.rng.between(1, 4) as i64
+        } else {
+            0
+        };
+        pb::RangeRequest {
+            key,
+            range_end,
+            revision,
+            limit,
+            serializable: self.rng.chance(300_000),
+            keys_only: self.rng.chance(100_000),
+            count_only: self.rng.chance(100_000),
+            ..Default::default()
+        }
+    }
+
+    /// Two keys are written, a third is read, so that reads do not depend on the order inside.
+    fn txn(&mut self, id: CallId, seen: i64) -> pb::TxnRequest {
+        let first = self.rng.below(self.keys);
+        let (a, b, c) = (key(first), key(first + 1), key(first + 2));
+        let target_union = match self.rng.below(3) {
+            0 => compare::TargetUnion::ModRevision(self.rng.below(seen.max(1) as u64 + 1) as i64),
+            1 => compare::TargetUnion::Version(self.rng.below(3) as i64),
+            _ => compare::TargetUnion::CreateRevision(0),
+        };
+        let target = match target_union {
+            compare::TargetUnion::ModRevision(_) => compare::CompareTarget::Mod,
+            compare::TargetUnion::Version(_) => compare::CompareTarget::Version,
+            _ => compare::CompareTarget::Create,
+        };
+        let result = self.rng.below(4) as i32;
+        let compare = pb::Compare {
+            result,
+            target: target as i32,
+            key: a.clone(),
+            range_end: Bytes::new(),
+            target_union: Some(target_union),
+        };
+        let put = |key: Bytes, value| pb::PutRequest {
+            key,
+            value,
+            ..Default::default()
+        };
+        let read = pb::RangeRequest {
+            key: c,
+            ..Default::default()
+        };
+        let second = match self.rng.below(2) {
+            0 => request_op::Request::RequestPut(put(b, self.value(id))),
+            _ => request_op::Request::RequestDeleteRange(pb::DeleteRangeRequest {
+                key: b,
+                ..Default::default()
+            }),
+        };
+        let ops = |all: Vec<request_op::Request>| {
+            all.into_iter()
+                .map(|request| pb::RequestOp {
+                    request: Some(request),
+                })
+                .collect()
+        };
+        let written = request_op::Request::RequestPut(put(a, self.value(id)));
+        let read = request_op::Request::RequestRange(read);
+        pb::TxnRequest {
+            compare: vec![compare],
+            success: ops(vec![written, second, read.clone()]),
+            failure: ops(vec![read]),
+        }
+    }
+
+    /// The next request. `seen` is the highest revision anybody saw, `compaction` how far history may be
+    /// given up already, `watched` how far watchers are.
+    pub(super) fn request(
+        &mut self,
+        id: CallId,
+        seen: i64,
+        compaction: i64,
+        watched: i64,
+    ) -> Request {
+        let kinds = if self.leases { 100 } else { 90 };
+        match self.rng.below(kinds) {
+            0..40 => Request::Put(self.put(id)),
+            40..50 => {
+                let (key, range_end) = self.interval();
+                let prev_kv = self.rng.chance(300_000);
+                Request::Delete(pb::DeleteRangeRequest {
+                    key,
+                    range_end,
+                    prev_kv,
+                })
+            }
+            50..70 => Request::Range(self.range(seen, compaction)),
+            70..82 => Request::Txn(self.txn(id, seen)),
+            82..86 if watched > compaction.max(1) => {
+                Request::Compact(self.rng.between(compaction.max(1) as u64, watched as u64) as i64)
+            }
+            82..90 => Request::HashKv(if seen > compaction.max(1) { seen } else { 0 }),
+            _ => self.about_leases(),
+        }
+    }
+
+    fn about_leases(&mut self) -> Request {
+        match self.rng.below(6) {
+            0 if self.lease != 0 => Request::Revoke(std::mem::take(&mut self.lease)),
+            1..5 if self.lease != 0 => Request::KeepAlive(self.lease),
+            _ => {
+                self.granted += 1;
+                self.lease = self.client as i64 * 1_000 + self.granted;
+                Request::Grant(self.lease, self.rng.between(2, 5) as i64)
+            }
+        }
+    }
+}
+
+/// Carries a request out.
+pub(super) async fn carry_out(services: Services, request: Request) -> Result<Reply, Error> {
+    let caller = Caller::default();
+    match request {
+        Request::Put(r) => services.kv.put(&caller, r).await.map(Reply::Put),
+        Request::Delete(r) => services
+            .kv
+            .delete_range(&caller, r)
+            .await
+            .map(Reply::Delete),
+        Request::Range(r) => services.kv.range(&caller, r).await.map(Reply::Range),
+        Request::Txn(r) => services.kv.txn(&caller, r).await.map(Reply::Txn),
+        Request::Compact(revision) => {
+            let request = pb::CompactionRequest {
+                revision,
+                physical: false,
+            };
+            services
+                .kv
+                .compact(&caller, request)
+                .await
+                .map(Reply::Compact)
+        }
+        Request::Grant(id, ttl) => {
+            let request = pb::LeaseGrantRequest { id, ttl };
+            services
+                .lease
+                .grant(&caller, request)
+                .await
+                .map(Reply::Grant)
+        }
+        Request::Revoke(id) => {
+            let request = pb::LeaseRevokeRequest { id };
+            services
+                .lease
+                .revoke(&caller, request)
+                .await
+                .map(Reply::Revoke)
+        }
+        Request::KeepAlive(id) => keep_alive(services, id).await.map(Reply::KeepAlive),
+        Request::HashKv(revision) => {
+            let request = pb::HashKvRequest { revision };
+            services
+                .maintenance
+                .hash_kv(&caller, request)
+                .await
+                .map(Reply::HashKv)
+        }
+    }
+}
+
+async fn keep_alive(services: Services, id: i64) -> Result<pb::LeaseKeepAliveResponse, Error> {
+    let (requests, from) = mpsc::channel(1);
+    let (to, mut answers) = mpsc::channel(1);
+    let _ = requests.send(pb::LeaseKeepAliveRequest { id }).await;
+    let caller = Caller::default();
+    let serving = services
+        .lease
+        .keep_alive(&caller, NeedsLeader::No, from, to);
+    let answer = async {
+        let answer = answers.recv().await;
+        drop((requests, answers));
+        answer.unwrap_or(Err(Error::Timeout))
+    };
+    futures_util::future::join(serving, answer).await.1
+}
