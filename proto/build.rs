@@ -59,6 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build_server(true)
         .build_client(true)
         .build_transport(false)
+        .codec_path("crate::codec::SmallCodec")
         .bytes(".")
         .btree_map(".")
         .compile_fds(descriptors)?;

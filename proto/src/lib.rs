@@ -5,6 +5,7 @@
 
 pub mod caller;
 pub mod code;
+pub mod codec;
 pub mod error;
 mod generated;
 pub mod ids;
