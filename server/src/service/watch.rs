@@ -247,4 +247,6 @@ async fn let_others_run() {
 }
 
 #[cfg(test)]
+mod member_tests;
+#[cfg(test)]
 mod tests;
