@@ -40,7 +40,7 @@ async fn writer(member: Member, seed: u64) {
     for n in 0..WRITES {
         let draw = (seed + 1) * 7919 + n * 104_729;
         let k = key(draw % KEYS);
-        if draw % 5 == 0 {
+        if draw.is_multiple_of(5) {
             let request = pb::DeleteRangeRequest {
                 key: k.into(),
                 ..Default::default()
