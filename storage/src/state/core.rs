@@ -12,6 +12,7 @@ use crate::mvcc::index::Index;
 use crate::mvcc::read_cache::ReadCache;
 use crate::mvcc::recent::Recent;
 use crate::mvcc::record::Writer;
+use crate::wal::Durations;
 use crate::watch::WatchHub;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -43,6 +44,8 @@ pub(crate) struct Inner {
     pub stopping: watch::Sender<bool>,
     /// The cut of a commit that waits for the disk.
     pub stalled: Mutex<Option<Cut>>,
+    /// How long the engine's commits took.
+    pub commits: Durations,
     /// Wakes the flusher.
     pub work: Notify,
     /// Wakes the flusher before its interval is over.

@@ -155,7 +155,10 @@ pub(crate) fn drain(inner: &Inner) -> Result<Drained, EngineError> {
         check_order(&state, &cut, flushed);
         (cut, batch_of(&state, &cut))
     };
-    match inner.engine.commit(&batch) {
+    let began = inner.env.now();
+    let committed = inner.engine.commit(&batch);
+    inner.commits.observe(inner.env.now() - began);
+    match committed {
         Ok(()) => {}
         Err(stalled @ EngineError::Stalled(_)) => {
             *inner.stalled.lock() = Some(cut);

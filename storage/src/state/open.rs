@@ -72,6 +72,7 @@ pub(crate) fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Inner
         lessor,
         watches: WatchHub::new(state.revision, state.compacted, options.watch.clone()),
         pins: Arc::default(),
+        commits: crate::wal::Durations::default(),
         wal_flushed: AtomicU64::new(0),
         durable: watch::Sender::new(LogIndex(durable)),
         swept: watch::Sender::new(Revision(state.swept)),

@@ -7,6 +7,7 @@ use super::snapshot::SnapshotView;
 use super::sums::HashKvSum;
 use super::{apply, compact, flush, open, read, sums};
 use crate::lease::Lessor;
+use crate::wal::DurationsNow;
 use crate::watch::{History, WatchHub, WatchOptions};
 use parking_lot::Mutex;
 use std::path::Path;
@@ -253,6 +254,16 @@ impl Store {
     /// (`physical` of a compaction). Returns early when the store stops.
     pub async fn wait_compacted(&self, revision: Revision) {
         self.inner.wait_swept(revision.get()).await;
+    }
+
+    /// Keys in the index: the live ones, and deleted ones that compaction has not passed yet.
+    pub fn key_count(&self) -> usize {
+        self.inner.state.read().index.len()
+    }
+
+    /// How long the engine's commits took (`etcd_disk_backend_commit_duration_seconds`).
+    pub fn commit_durations(&self) -> DurationsNow {
+        self.inner.commits.now()
     }
 
     /// Bytes taken.

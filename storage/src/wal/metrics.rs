@@ -29,7 +29,7 @@ pub struct DurationsNow {
 }
 
 impl Durations {
-    pub(super) fn observe(&self, took: Duration) {
+    pub(crate) fn observe(&self, took: Duration) {
         let seconds = took.as_secs_f64();
         if let Some(k) = BUCKETS.iter().position(|bound| seconds <= *bound) {
             self.buckets[k].fetch_add(1, Ordering::Relaxed);
