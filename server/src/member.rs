@@ -18,8 +18,8 @@ use std::time::Duration;
 use tenon_env::{Env, Lane, Task, sync::watch};
 use tenon_proto::command::MemberPublish;
 use tenon_raft::{RaftConfig, RaftHandle};
-use tenon_storage::wal::{Wal, WalOptions};
-use tenon_storage::{Store, StoreOptions};
+use tenon_storage::Store;
+use tenon_storage::wal::Wal;
 
 /// Pause between attempts to publish this member.
 const PUBLISH_PAUSE: Duration = Duration::from_millis(500);
@@ -60,6 +60,7 @@ impl Member {
             heartbeat: config.heartbeat,
             election: config.election,
             snapshot_catchup_entries: config.snapshot_catchup_entries,
+            wal_bytes_max: config.tuning.wal_bytes_max,
             initial: first,
             ..RaftConfig::new(member, cluster)
         };
@@ -163,13 +164,11 @@ async fn open(
         .wal_dir
         .clone()
         .unwrap_or_else(|| member_dir.join("wal"));
-    let options = StoreOptions {
-        ..StoreOptions::default()
-    };
+    let tuning = config.tuning;
     let opened = env.blocking(Lane::Read, move || {
-        let store = Store::open(&world, &member_dir, options)
+        let store = Store::open(&world, &member_dir, tuning.store())
             .map_err(|e| StartError::Storage(e.to_string()))?;
-        let (wal, recovery) = Wal::open(&world, &wal_dir, WalOptions::default())
+        let (wal, recovery) = Wal::open(&world, &wal_dir, tuning.wal())
             .map_err(|e| StartError::Storage(e.to_string()))?;
         Ok((store, wal, recovery))
     });

@@ -4,6 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+use tenon_proto::ids::{ClusterId, MemberId};
+use tenon_raft::RaftConfig;
+use tenon_storage::StoreOptions;
+use tenon_storage::wal::WalOptions;
 
 /// How a member without data begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +49,70 @@ pub enum Compaction {
     Periodic(Duration),
     /// Keep this many revisions.
     Revision(u64),
+}
+
+/// Sizes and rhythms of storage that no flag sets. The simulator makes them small, so that little work
+/// reaches every path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Size of a segment of the log.
+    pub wal_segment_bytes: u64,
+    /// Bytes of the log above which old entries go, however many must be kept.
+    pub wal_bytes_max: u64,
+    /// Bytes of recent log entries kept in memory.
+    pub wal_tail_bytes: usize,
+    /// Page cache of the engine, bytes.
+    pub engine_cache_bytes: usize,
+    /// Recently written records kept in memory, bytes.
+    pub recent_bytes_max: usize,
+    /// Records read back from the engine kept in memory, bytes.
+    pub read_cache_bytes_max: usize,
+    /// Bytes applied and not yet in the engine at which applying waits.
+    pub undrained_bytes_max: usize,
+    /// Such bytes that start a drain at once.
+    pub drain_bytes: usize,
+    /// Longest time applied entries wait for a drain.
+    pub drain_interval: Duration,
+}
+
+impl Default for Tuning {
+    fn default() -> Tuning {
+        let (wal, store) = (WalOptions::default(), StoreOptions::default());
+        Tuning {
+            wal_segment_bytes: wal.segment_bytes,
+            wal_bytes_max: RaftConfig::new(MemberId(0), ClusterId(0)).wal_bytes_max,
+            wal_tail_bytes: wal.tail_bytes,
+            engine_cache_bytes: store.engine_cache_bytes,
+            recent_bytes_max: store.recent_bytes_max,
+            read_cache_bytes_max: store.read_cache_bytes_max,
+            undrained_bytes_max: store.undrained_bytes_max,
+            drain_bytes: store.drain_bytes,
+            drain_interval: store.drain_interval,
+        }
+    }
+}
+
+impl Tuning {
+    /// The log's options.
+    pub fn wal(&self) -> WalOptions {
+        WalOptions {
+            segment_bytes: self.wal_segment_bytes,
+            tail_bytes: self.wal_tail_bytes,
+        }
+    }
+
+    /// The store's options.
+    pub fn store(&self) -> StoreOptions {
+        StoreOptions {
+            engine_cache_bytes: self.engine_cache_bytes,
+            recent_bytes_max: self.recent_bytes_max,
+            read_cache_bytes_max: self.read_cache_bytes_max,
+            undrained_bytes_max: self.undrained_bytes_max,
+            drain_bytes: self.drain_bytes,
+            drain_interval: self.drain_interval,
+            ..StoreOptions::default()
+        }
+    }
 }
 
 /// A member's configuration.
@@ -92,6 +160,8 @@ pub struct MemberConfig {
     pub max_learners: usize,
     /// Refuse membership changes that endanger the quorum.
     pub strict_reconfig: bool,
+    /// What no flag sets.
+    pub tuning: Tuning,
 }
 
 impl MemberConfig {
@@ -192,6 +262,7 @@ pub(crate) mod tests {
             warn_apply: Duration::from_millis(100),
             max_learners: 1,
             strict_reconfig: true,
+            tuning: Tuning::default(),
         }
     }
 
