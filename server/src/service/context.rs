@@ -17,9 +17,24 @@ use tenon_storage::Store;
 /// Committed entries that may wait for their apply before new commands are refused.
 const UNAPPLIED_MAX: u64 = 5000;
 
+/// Operations on keys that this member's clients asked for and got.
+#[derive(Debug, Default)]
+pub struct Operations {
+    /// Puts, those in transactions included.
+    pub puts: AtomicU64,
+    /// Deletions, those in transactions included.
+    pub deletes: AtomicU64,
+    /// Ranges, those in transactions included.
+    pub ranges: AtomicU64,
+    /// Transactions, nested ones not counted.
+    pub txns: AtomicU64,
+}
+
 /// Counts that only services know.
 #[derive(Debug, Default)]
 pub struct Counters {
+    /// Operations on keys.
+    pub operations: Operations,
     /// Commands waiting for their answer.
     pub pending: AtomicI64,
     /// Commands that failed for other reasons than their content.

@@ -1,13 +1,15 @@
 //! Room `server/service`: etcd's KV service. Reads go to the store, behind a read barrier unless they are
 //! serializable; writes go through the log.
 
-use super::context::Context;
+use super::context::{Context, Operations};
 use super::quota;
 use super::stream::{self, Parts};
+use std::sync::atomic::{AtomicU64, Ordering};
 use tenon_proto::caller::Caller;
 use tenon_proto::command::command::Body;
 use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb as pb;
+use tenon_proto::etcdserverpb::response_op::Response;
 use tenon_storage::check;
 
 /// The KV service.
@@ -35,6 +37,7 @@ impl Kv {
             self.context.read_barrier().await?;
         }
         let mut response = self.context.store().range(&request)?;
+        self.count(|operations| &operations.ranges);
         self.context.fill(&mut response.header);
         Ok(response)
     }
@@ -71,6 +74,7 @@ impl Kv {
         check::put(&request)?;
         self.context.authorise(caller)?;
         let mut response: pb::PutResponse = self.write(request.into()).await?;
+        self.count(|operations| &operations.puts);
         self.context.fill(&mut response.header);
         Ok(response)
     }
@@ -84,6 +88,7 @@ impl Kv {
         check::delete_range(&request)?;
         self.context.authorise(caller)?;
         let mut response: pb::DeleteRangeResponse = self.write(request.into()).await?;
+        self.count(|operations| &operations.deletes);
         self.context.fill(&mut response.header);
         Ok(response)
     }
@@ -104,6 +109,8 @@ impl Kv {
         } else {
             self.write(request.into()).await?
         };
+        self.count(|operations| &operations.txns);
+        self.count_inside(&response);
         self.context.fill(&mut response.header);
         Ok(response)
     }
@@ -124,6 +131,24 @@ impl Kv {
         }
         self.context.fill(&mut response.header);
         Ok(response)
+    }
+
+    fn count(&self, of: impl FnOnce(&Operations) -> &AtomicU64) {
+        of(&self.context.counters().operations).fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count_inside(&self, txn: &pb::TxnResponse) {
+        for op in &txn.responses {
+            match &op.response {
+                Some(Response::ResponseRange(_)) => self.count(|operations| &operations.ranges),
+                Some(Response::ResponsePut(_)) => self.count(|operations| &operations.puts),
+                Some(Response::ResponseDeleteRange(_)) => {
+                    self.count(|operations| &operations.deletes);
+                }
+                Some(Response::ResponseTxn(nested)) => self.count_inside(nested),
+                None => {}
+            }
+        }
     }
 
     /// A learner answers serializable ranges only.

@@ -8,128 +8,130 @@ fn build(line: &str) -> Result<Config, Exit> {
     Config::build(&read_args(&args)?, Persona::Etcd)
 }
 
+/// A command line and what etcd says about it before it exits with 1.
+const REFUSED: &[(&str, &str)] = &[
+    (
+        "--listen-client-urls http://127.0.0.1:1",
+        "--advertise-client-urls is required when --listen-client-urls is set explicitly",
+    ),
+    (
+        "--listen-client-urls http://example.com:1 --advertise-client-urls http://a:1",
+        "expected IP in URL for binding (http://example.com:1)",
+    ),
+    (
+        "--listen-client-urls http://:1 --advertise-client-urls http://a:1",
+        "expected IP in URL for binding (http://:1)",
+    ),
+    (
+        "--advertise-client-urls http://:1",
+        "--advertise-client-urls \"http://:1\" must be in the format \"host:port\", \
+         \"unix:/path/to/socket\" or \"unixs:/path/to/socket\" (unexpected empty host \
+         (http://:1))",
+    ),
+    (
+        "--initial-advertise-peer-urls http://:1",
+        "--initial-advertise-peer-urls \"http://:1\" must be \"host:port\" (unexpected empty \
+         host (http://:1))",
+    ),
+    (
+        "--discovery-srv a.b --initial-cluster default=http://localhost:2380",
+        "multiple discovery or bootstrap flags are set. Choose one of \"initial-cluster\", \
+         \"discovery-endpoints\" or \"discovery-srv\"",
+    ),
+    (
+        "--discovery-token a",
+        "both --discovery-token and --discovery-endpoints must be set",
+    ),
+    (
+        "--heartbeat-interval 0",
+        "--heartbeat-interval must be >0 (set to 0ms)",
+    ),
+    (
+        "--election-timeout 0",
+        "--election-timeout must be >0 (set to 0ms)",
+    ),
+    (
+        "--heartbeat-interval 300",
+        "--election-timeout[1000ms] should be at least as 5 times as \
+         --heartbeat-interval[300ms]",
+    ),
+    (
+        "--election-timeout 60000",
+        "--election-timeout[60000ms] is too long, and should be set less than 50000ms",
+    ),
+    (
+        "--auto-compaction-mode foo",
+        "unknown auto-compaction-mode \"foo\"",
+    ),
+    (
+        "--auto-compaction-retention abc",
+        "error parsing CompactionRetention: time: invalid duration \"abc\"",
+    ),
+    (
+        "--auto-compaction-retention -1",
+        "error parsing CompactionRetention: time: missing unit in duration \"-1\"",
+    ),
+    (
+        "--compact-hash-check-time 0",
+        "--compact-hash-check-time must be >0 (set to 0s)",
+    ),
+    (
+        "--feature-gates LeaseCheckpointPersist=true",
+        "enabling feature gate LeaseCheckpointPersist requires enabling feature gate \
+         LeaseCheckpoint",
+    ),
+    (
+        "--discovery-fallback proxy",
+        "v2 proxy is deprecated, and --discovery-fallback can't be configured as \"proxy\"",
+    ),
+    (
+        "--listen-client-urls https://127.0.0.1:1 --advertise-client-urls https://127.0.0.1:1",
+        "TLS key/cert (--cert-file, --key-file) must be provided for client url \
+         https://127.0.0.1:1 with HTTPS scheme",
+    ),
+    (
+        "--listen-metrics-urls https://127.0.0.1:1",
+        "client TLS key/cert (--cert-file, --key-file) must be provided for metrics secure url",
+    ),
+    (
+        "--listen-client-urls http://127.0.0.1:1 --advertise-client-urls http://127.0.0.1:1 \
+         --listen-client-http-urls http://127.0.0.1:1",
+        "cannot bind both --listen-client-urls and --listen-client-http-urls on the same url \
+         http://127.0.0.1:1",
+    ),
+    (
+        "--tls-min-version TLS1.9",
+        "unexpected TLS version \"TLS1.9\" (must be one of: TLS1.2, TLS1.3)",
+    ),
+    (
+        "--tls-max-version TLS1.2 --tls-min-version TLS1.3",
+        "min version (TLS1.3) is greater than max version (TLS1.2)",
+    ),
+    (
+        "--cipher-suites a --tls-min-version TLS1.3",
+        "cipher suites cannot be configured when only TLS1.3 is enabled",
+    ),
+    ("--auth-token foo", "auth: invalid auth options"),
+    (
+        "--log-format foo",
+        "unknown log format: foo, supported values json, console",
+    ),
+    ("--logger foo", "unknown logger option \"foo\""),
+    (
+        "--log-outputs default,stderr",
+        "multi logoutput for \"default\" is not supported yet",
+    ),
+    (
+        "--initial-cluster foo",
+        "error setting up initial cluster: URL scheme must be http, https, unix, or unixs: ",
+    ),
+];
+
 #[test]
 fn contradictions_are_refused_in_etcds_words() {
-    let cases = [
-        (
-            "--listen-client-urls http://127.0.0.1:1",
-            "--advertise-client-urls is required when --listen-client-urls is set explicitly",
-        ),
-        (
-            "--listen-client-urls http://example.com:1 --advertise-client-urls http://a:1",
-            "expected IP in URL for binding (http://example.com:1)",
-        ),
-        (
-            "--listen-client-urls http://:1 --advertise-client-urls http://a:1",
-            "expected IP in URL for binding (http://:1)",
-        ),
-        (
-            "--advertise-client-urls http://:1",
-            "--advertise-client-urls \"http://:1\" must be in the format \"host:port\", \
-             \"unix:/path/to/socket\" or \"unixs:/path/to/socket\" (unexpected empty host \
-             (http://:1))",
-        ),
-        (
-            "--initial-advertise-peer-urls http://:1",
-            "--initial-advertise-peer-urls \"http://:1\" must be \"host:port\" (unexpected empty \
-             host (http://:1))",
-        ),
-        (
-            "--discovery-srv a.b --initial-cluster default=http://localhost:2380",
-            "multiple discovery or bootstrap flags are set. Choose one of \"initial-cluster\", \
-             \"discovery-endpoints\" or \"discovery-srv\"",
-        ),
-        (
-            "--discovery-token a",
-            "both --discovery-token and --discovery-endpoints must be set",
-        ),
-        (
-            "--heartbeat-interval 0",
-            "--heartbeat-interval must be >0 (set to 0ms)",
-        ),
-        (
-            "--election-timeout 0",
-            "--election-timeout must be >0 (set to 0ms)",
-        ),
-        (
-            "--heartbeat-interval 300",
-            "--election-timeout[1000ms] should be at least as 5 times as \
-             --heartbeat-interval[300ms]",
-        ),
-        (
-            "--election-timeout 60000",
-            "--election-timeout[60000ms] is too long, and should be set less than 50000ms",
-        ),
-        (
-            "--auto-compaction-mode foo",
-            "unknown auto-compaction-mode \"foo\"",
-        ),
-        (
-            "--auto-compaction-retention abc",
-            "error parsing CompactionRetention: time: invalid duration \"abc\"",
-        ),
-        (
-            "--auto-compaction-retention -1",
-            "error parsing CompactionRetention: time: missing unit in duration \"-1\"",
-        ),
-        (
-            "--compact-hash-check-time 0",
-            "--compact-hash-check-time must be >0 (set to 0s)",
-        ),
-        (
-            "--feature-gates LeaseCheckpointPersist=true",
-            "enabling feature gate LeaseCheckpointPersist requires enabling feature gate \
-             LeaseCheckpoint",
-        ),
-        (
-            "--discovery-fallback proxy",
-            "v2 proxy is deprecated, and --discovery-fallback can't be configured as \"proxy\"",
-        ),
-        (
-            "--listen-client-urls https://127.0.0.1:1 --advertise-client-urls https://127.0.0.1:1",
-            "TLS key/cert (--cert-file, --key-file) must be provided for client url \
-             https://127.0.0.1:1 with HTTPS scheme",
-        ),
-        (
-            "--listen-metrics-urls https://127.0.0.1:1",
-            "client TLS key/cert (--cert-file, --key-file) must be provided for metrics secure url",
-        ),
-        (
-            "--listen-client-urls http://127.0.0.1:1 --advertise-client-urls http://127.0.0.1:1 \
-             --listen-client-http-urls http://127.0.0.1:1",
-            "cannot bind both --listen-client-urls and --listen-client-http-urls on the same url \
-             http://127.0.0.1:1",
-        ),
-        (
-            "--tls-min-version TLS1.9",
-            "unexpected TLS version \"TLS1.9\" (must be one of: TLS1.2, TLS1.3)",
-        ),
-        (
-            "--tls-max-version TLS1.2 --tls-min-version TLS1.3",
-            "min version (TLS1.3) is greater than max version (TLS1.2)",
-        ),
-        (
-            "--cipher-suites a --tls-min-version TLS1.3",
-            "cipher suites cannot be configured when only TLS1.3 is enabled",
-        ),
-        ("--auth-token foo", "auth: invalid auth options"),
-        (
-            "--log-format foo",
-            "unknown log format: foo, supported values json, console",
-        ),
-        ("--logger foo", "unknown logger option \"foo\""),
-        (
-            "--log-outputs default,stderr",
-            "multi logoutput for \"default\" is not supported yet",
-        ),
-        (
-            "--initial-cluster foo",
-            "error setting up initial cluster: URL scheme must be http, https, unix, or unixs: ",
-        ),
-    ];
-    for (line, text) in cases {
+    for (line, text) in REFUSED {
         let exit = build(line).unwrap_err();
-        assert_eq!((exit.code(), exit.text()), (1, text), "{line}");
+        assert_eq!((exit.code(), exit.text()), (1, *text), "{line}");
     }
     let panic = build("--log-level foo").unwrap_err();
     assert_eq!(

@@ -20,7 +20,7 @@ pub(super) async fn version(method: Method) -> Response<Body> {
 
 pub(super) async fn metrics(axum::extract::State(shared): State) -> Response<Body> {
     let mut out = page::Page::default();
-    member::write(&mut out, &shared.services.context, &shared.health);
+    member::write(&mut out, &shared.services, &shared.health);
     wal::write(&mut out, &shared.wal);
     shared.grpc.write(&mut out);
     process::write(&mut out);

@@ -1,13 +1,17 @@
 //! Room `server/shell`: the member's own metrics: raft, state, disk, watches, leases.
 
 use super::text::{Kind, Page};
-use crate::service::Context;
+use super::wal::snapshot;
+use crate::service::{Context, Services};
 use crate::shell::http::HealthCounts;
 use crate::version::{CLUSTER_VERSION, ETCD_VERSION};
 use std::sync::atomic::Ordering;
 
 /// Writes all families.
-pub fn write(page: &mut Page, context: &Context, health: &HealthCounts) {
+pub fn write(page: &mut Page, services: &Services, health: &HealthCounts) {
+    let context = &services.context;
+    operations(page, context);
+    watches_and_leases(page, services);
     raft(page, context);
     state(page, context);
     identity(page, context);
@@ -112,6 +116,87 @@ fn state(page: &mut Page, context: &Context) {
         "Revision of the last compaction.",
         compacted,
     );
+}
+
+fn operations(page: &mut Page, context: &Context) {
+    let operations = &context.counters().operations;
+    let families = [
+        ("etcd_mvcc_put_total", "Puts.", &operations.puts),
+        ("etcd_mvcc_delete_total", "Deletions.", &operations.deletes),
+        ("etcd_mvcc_range_total", "Ranges.", &operations.ranges),
+        ("etcd_mvcc_txn_total", "Transactions.", &operations.txns),
+    ];
+    for (name, help, count) in families {
+        page.single(name, Kind::Counter, help, count.load(Ordering::Relaxed));
+    }
+    let keys = context.store().key_count();
+    page.single("etcd_debugging_mvcc_keys_total", Kind::Gauge, "Keys.", keys);
+    let name = "etcd_disk_backend_commit_duration_seconds";
+    page.family(
+        name,
+        Kind::Histogram,
+        "How long commits of the engine took.",
+    );
+    page.histogram(name, &[], &snapshot(&context.store().commit_durations()));
+}
+
+fn watches_and_leases(page: &mut Page, services: &Services) {
+    let watches = services.context.store().watches().stats();
+    let mut gauge = |name, help, value: usize| page.single(name, Kind::Gauge, help, value);
+    gauge(
+        "etcd_debugging_mvcc_watch_stream_total",
+        "Streams of watches.",
+        watches.streams,
+    );
+    gauge(
+        "etcd_debugging_mvcc_watcher_total",
+        "Watchers.",
+        watches.watchers,
+    );
+    let slow = watches.slow_watchers;
+    gauge(
+        "etcd_debugging_mvcc_slow_watcher_total",
+        "Watchers that are behind.",
+        slow,
+    );
+    gauge(
+        "etcd_debugging_mvcc_pending_events_total",
+        "Answers queued.",
+        watches.pending,
+    );
+    let events = watches.events;
+    page.single(
+        "etcd_debugging_mvcc_events_total",
+        Kind::Counter,
+        "Events to watchers.",
+        events,
+    );
+    let leases = services.lease.counters();
+    let families = [
+        (
+            "etcd_debugging_lease_granted_total",
+            "Leases granted.",
+            &leases.granted,
+        ),
+        (
+            "etcd_debugging_lease_renewed_total",
+            "Leases renewed.",
+            &leases.renewed,
+        ),
+        (
+            "etcd_debugging_lease_revoked_total",
+            "Leases revoked.",
+            &leases.revoked,
+        ),
+        (
+            "etcd_debugging_server_lease_expired_total",
+            "Leases that expired.",
+            &leases.expired,
+        ),
+    ];
+    for (name, help, count) in families {
+        page.single(name, Kind::Counter, help, count.load(Ordering::Relaxed));
+    }
 }
 
 fn identity(page: &mut Page, context: &Context) {

@@ -2,7 +2,7 @@
 
 use super::histogram::Snapshot;
 use super::text::{Kind, Page};
-use tenon_storage::wal::{BUCKETS, Durations, Wal};
+use tenon_storage::wal::{BUCKETS, DurationsNow, Wal};
 
 /// Writes the log's families.
 pub fn write(page: &mut Page, wal: &Wal) {
@@ -21,7 +21,7 @@ pub fn write(page: &mut Page, wal: &Wal) {
     ];
     for (name, help, durations) in families {
         page.family(name, Kind::Histogram, help);
-        page.histogram(name, &[], &snapshot(durations));
+        page.histogram(name, &[], &snapshot(&durations.now()));
     }
     page.single(
         "etcd_disk_wal_write_bytes_total",
@@ -31,8 +31,8 @@ pub fn write(page: &mut Page, wal: &Wal) {
     );
 }
 
-fn snapshot(durations: &Durations) -> Snapshot {
-    let now = durations.now();
+/// Disk latencies as a histogram.
+pub(super) fn snapshot(now: &DurationsNow) -> Snapshot {
     let mut counts = now.buckets.to_vec();
     let within: u64 = counts.iter().sum();
     counts.push(now.count.saturating_sub(within));
