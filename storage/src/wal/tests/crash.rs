@@ -13,7 +13,8 @@ fn workload(dice: &mut Dice, length: usize) -> Vec<Ask> {
         asks.push(match dice.below(32) {
             0..=11 => Ask::Append {
                 entries: 1 + byte % 5,
-                bytes: u16::from(byte) * 2,
+                // Often whole sectors, so that what is left of a torn write fits behind what comes next.
+                bytes: if byte < 128 { 472 } else { u16::from(byte) * 2 },
             },
             12 => Ask::Append {
                 entries: 1,
@@ -42,7 +43,7 @@ fn a_crash_at_every_step_loses_nothing_acknowledged_and_revives_nothing() {
         Left::Pieces,
         Left::Beginnings,
     ];
-    for seed in 0..3 {
+    for seed in 0..2 {
         let asks = workload(&mut Dice::new(seed), 120);
         let mut whole = Harness::new(FakeDisk::default(), seed);
         asks.iter().for_each(|ask| whole.ask(*ask));
@@ -76,7 +77,8 @@ fn a_crash_at_every_step_loses_nothing_acknowledged_and_revives_nothing() {
 
 fn ask() -> impl Strategy<Value = Ask> {
     prop_oneof![
-        8 => (1..6u8, 0..600u16).prop_map(|(entries, bytes)| Ask::Append { entries, bytes }),
+        4 => (1..6u8, 0..600u16).prop_map(|(entries, bytes)| Ask::Append { entries, bytes }),
+        4 => (1..6u8).prop_map(|entries| Ask::Append { entries, bytes: 472 }),
         1 => Just(Ask::Append { entries: 1, bytes: 9000 }),
         1 => Just(Ask::Append { entries: 0, bytes: 0 }),
         2 => Just(Ask::Vote),
@@ -99,12 +101,13 @@ fn left() -> impl Strategy<Value = Left> {
         Just(Left::Everything),
         Just(Left::Pieces),
         Just(Left::Beginnings),
+        Just(Left::Cached),
     ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 1500,
+        cases: 800,
         failure_persistence: None,
         rng_seed: proptest::test_runner::RngSeed::Fixed(3),
         ..ProptestConfig::default()

@@ -175,3 +175,45 @@ fn a_read_finds_damage_that_came_after_the_start() {
     assert_eq!(wal.read(LogIndex(1), 1, 1 << 20).unwrap().len(), 1);
     hands.kill();
 }
+
+#[test]
+fn what_a_torn_write_left_never_follows_a_new_frame() {
+    let disk = FakeDisk::default();
+    let (env, hands) = node(&disk, 1);
+    let (wal, _) = Wal::open(&env, Path::new(DIR), options()).unwrap();
+    append(&wal, 0, 3, 472);
+    hands.run();
+    hands.kill();
+    disk.restart(Left::Everything, 0);
+    // Of one write the middle is missing: entry 2 is whole and has nothing to stand on.
+    let frame = 216 + 512;
+    disk.damage(&path(1), |bytes| bytes[frame..frame + 512].fill(0));
+    let (env, hands) = node(&disk, 2);
+    let (wal, recovery) = Wal::open(&env, Path::new(DIR), options()).unwrap();
+    assert_eq!(
+        (recovery.last, recovery.truncated_tail),
+        (Some(id(1, 0)), true)
+    );
+    append(&wal, 1, 1, 472);
+    hands.run();
+    hands.kill();
+    disk.restart(Left::Everything, 0);
+    assert_eq!(open(&disk).unwrap().1.last, Some(id(1, 1)));
+}
+
+#[test]
+fn what_a_start_reports_survives_a_later_power_cut() {
+    let disk = FakeDisk::default();
+    let (env, hands) = node(&disk, 1);
+    let (wal, _) = Wal::open(&env, Path::new(DIR), options()).unwrap();
+    append(&wal, 0, 3, 100);
+    hands.run();
+    wal.save_committed(id(1, 2));
+    hands.run();
+    hands.kill();
+    // The process dies, the kernel has the frame; the next process reports it; then power fails.
+    disk.restart(Left::Cached, 0);
+    assert_eq!(open(&disk).unwrap().1.committed, Some(id(1, 2)));
+    disk.restart(Left::Nothing, 0);
+    assert_eq!(open(&disk).unwrap().1.committed, Some(id(1, 2)));
+}

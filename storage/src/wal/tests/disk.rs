@@ -20,6 +20,8 @@ pub(crate) enum Left {
     Pieces,
     /// A beginning of each write, down to the byte.
     Beginnings,
+    /// Everything, and it is still not durable: only the process died, if the machine has not.
+    Cached,
 }
 
 /// A kind of step that can be made to fail.
@@ -133,7 +135,7 @@ impl Pending {
     fn apply_part(&self, bytes: &mut Vec<u8>, left: Left, dice: &mut Dice) {
         let (at, data) = match (self, left) {
             (_, Left::Nothing) => return,
-            (_, Left::Everything) => return self.apply(bytes),
+            (_, Left::Everything | Left::Cached) => return self.apply(bytes),
             (Pending::Len(_), _) => {
                 if dice.coin() {
                     self.apply(bytes);
@@ -194,13 +196,20 @@ impl FakeDisk {
     /// The machine goes down (if it has not) and comes up again.
     pub(crate) fn restart(&self, left: Left, seed: u64) {
         let mut state = self.0.lock();
+        let alive = left == Left::Cached && !state.dead;
+        state.life += 1;
+        (state.steps, state.crash_at, state.dead) = (0, None, false);
+        (state.fail, state.capacity) = (None, None);
+        if alive {
+            return;
+        }
         let mut dice = Dice::new(seed);
         let mut names = state.durable_names.clone();
         let all: BTreeSet<_> = names.keys().chain(state.names.keys()).cloned().collect();
         for path in all {
             let keep = match left {
                 Left::Nothing => false,
-                Left::Everything => true,
+                Left::Everything | Left::Cached => true,
                 Left::Pieces | Left::Beginnings => dice.coin(),
             };
             if keep {
@@ -218,9 +227,6 @@ impl FakeDisk {
         }
         state.names = names.clone();
         state.durable_names = names;
-        state.life += 1;
-        (state.steps, state.crash_at, state.dead) = (0, None, false);
-        (state.fail, state.capacity) = (None, None);
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
@@ -234,8 +240,9 @@ impl FakeDisk {
         let mut state = self.0.lock();
         let inode = state.names[path];
         let inode = state.inodes.get_mut(&inode).expect("a name has an inode");
-        change(&mut inode.durable);
-        inode.now = inode.durable.clone();
+        change(&mut inode.now);
+        inode.durable = inode.now.clone();
+        inode.pending.clear();
     }
 
     pub(crate) fn bytes(&self, path: &Path) -> Vec<u8> {

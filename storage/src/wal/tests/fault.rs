@@ -281,3 +281,26 @@ fn a_purged_segment_becomes_the_next_one() {
     assert!(room.wal.metrics().segments_created() > created + 30);
     assert_eq!(room.acknowledged().len(), 40);
 }
+
+#[test]
+fn a_segment_being_read_is_not_used_again() {
+    use crate::wal::core::Found;
+    let room = room();
+    for index in 0..3 {
+        room.append(index, 3900);
+        room.hands.run();
+    }
+    // A reader that has looked where the entry stands, and has not read yet.
+    let Found::Disk(region) = room.wal.shared.core.lock().look(0, 1, 10_000) else {
+        panic!("the entry is still in memory");
+    };
+    room.wal.purge(id(1, 2));
+    room.wal.set_engine_durable(LogIndex(2));
+    room.hands.run();
+    assert!(
+        room.wal.read(LogIndex(0), 1, 10_000).is_err(),
+        "it is purged"
+    );
+    let entries = crate::wal::read::read(&region).unwrap();
+    assert_eq!(entries[0].1, vec![0; 3900]);
+}

@@ -215,7 +215,7 @@ impl goldenscript::Runner for Story {
                 Ok(String::new())
             }
             "kill" => {
-                self.end(Left::Everything);
+                self.end(Left::Cached);
                 Ok(String::new())
             }
             "power" => {

@@ -135,6 +135,10 @@ impl Harness {
     /// A new state, and the callback that acknowledges it.
     fn next(&mut self, change: impl FnOnce(&mut Model)) -> crate::wal::Done {
         let mut model = self.model().clone();
+        if let Some(wal) = &self.wal {
+            // What is physically purged stays so.
+            model.entries = model.entries.split_off(&wal.first_index().0);
+        }
         change(&mut model);
         self.states.push(model);
         let number = self.states.len() - 1;
