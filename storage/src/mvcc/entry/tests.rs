@@ -20,7 +20,7 @@ fn gone(main: i64) -> RecordKey {
 
 /// etcd's rule said the long way: which records compaction at `at` keeps.
 fn kept(changes: &[RecordKey], at: i64) -> Vec<RecordKey> {
-    let newest = changes.iter().filter(|c| c.main <= at).next_back();
+    let newest = changes.iter().rfind(|c| c.main <= at);
     let mut kept: Vec<_> = newest
         .into_iter()
         .filter(|c| !c.tombstone || c.main == at)

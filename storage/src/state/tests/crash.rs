@@ -96,7 +96,10 @@ fn crash_and_check(log: &[Body], want: &(u32, i64, Vec<u8>), at: u64, left: Left
         found >= durable,
         "crash at {at}: {durable} was reported, {found} is there"
     );
-    assert!(found % 4 == 0, "only whole drains are found, not {found}");
+    assert!(
+        found.is_multiple_of(4),
+        "only whole drains are found, not {found}"
+    );
     replay(&life.store, log, log.len());
     assert_eq!(&sums(&life.store), want, "crash at {at}, {left:?} left");
     life.drain();

@@ -280,8 +280,6 @@ impl Model {
         } else {
             usize::MAX
         };
-        let low = |value: i64, min: i64| min == 0 || value >= min;
-        let high = |value: i64, max: i64| max == 0 || value <= max;
         let filters = request.min_mod_revision != 0
             || request.max_mod_revision != 0
             || request.min_create_revision != 0
@@ -290,27 +288,8 @@ impl Model {
         if implicit && !filters {
             kvs.truncate(limit.saturating_add(1));
         }
-        kvs.retain(|kv| {
-            low(kv.mod_revision, request.min_mod_revision)
-                && high(kv.mod_revision, request.max_mod_revision)
-                && low(kv.create_revision, request.min_create_revision)
-                && high(kv.create_revision, request.max_create_revision)
-        });
-        // Ties have no promised order; here they stay in key order, either way round.
-        let descending = request.sort_order == SortOrder::Descend as i32;
-        if descending {
-            kvs.reverse();
-        }
-        match request.sort_target() {
-            SortTarget::Key => kvs.sort_by(|a, b| a.key.cmp(&b.key)),
-            SortTarget::Version => kvs.sort_by_key(|kv| kv.version),
-            SortTarget::Create => kvs.sort_by_key(|kv| kv.create_revision),
-            SortTarget::Mod => kvs.sort_by_key(|kv| kv.mod_revision),
-            SortTarget::Value => kvs.sort_by(|a, b| a.value.cmp(&b.value)),
-        }
-        if descending {
-            kvs.reverse();
-        }
+        kvs.retain(|kv| passes(request, kv));
+        sort(request, &mut kvs);
         let more = kvs.len() > limit;
         kvs.truncate(limit);
         if request.keys_only {
@@ -327,6 +306,34 @@ impl Model {
             more,
             count,
         })
+    }
+}
+
+/// Whether a pair passes the revision filters.
+fn passes(request: &RangeRequest, kv: &KeyValue) -> bool {
+    let low = |value: i64, min: i64| min == 0 || value >= min;
+    let high = |value: i64, max: i64| max == 0 || value <= max;
+    low(kv.mod_revision, request.min_mod_revision)
+        && high(kv.mod_revision, request.max_mod_revision)
+        && low(kv.create_revision, request.min_create_revision)
+        && high(kv.create_revision, request.max_create_revision)
+}
+
+/// Ties have no promised order; here they stay in key order, either way round.
+fn sort(request: &RangeRequest, kvs: &mut [KeyValue]) {
+    let descending = request.sort_order == SortOrder::Descend as i32;
+    if descending {
+        kvs.reverse();
+    }
+    match request.sort_target() {
+        SortTarget::Key => kvs.sort_by(|a, b| a.key.cmp(&b.key)),
+        SortTarget::Version => kvs.sort_by_key(|kv| kv.version),
+        SortTarget::Create => kvs.sort_by_key(|kv| kv.create_revision),
+        SortTarget::Mod => kvs.sort_by_key(|kv| kv.mod_revision),
+        SortTarget::Value => kvs.sort_by(|a, b| a.value.cmp(&b.value)),
+    }
+    if descending {
+        kvs.reverse();
     }
 }
 

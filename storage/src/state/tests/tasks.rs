@@ -187,7 +187,7 @@ fn a_snapshot_stands_still_and_streams_in_pieces() {
 }
 
 #[test]
-fn leases_members_and_alarms_survive() {
+fn leases_survive_and_expire_by_their_own_term_only() {
     let life = Life::new();
     let _: LeaseGrantResponse = life.must(LeaseGrantRequest { id: -7, ttl: 60 });
     let _: LeaseGrantResponse = life.must(LeaseGrantRequest { id: 8, ttl: 60 });
@@ -197,6 +197,31 @@ fn leases_members_and_alarms_survive() {
             ..put(key, "v")
         });
     }
+    // A leader of another term knows nothing.
+    let _: Done = life.must(LeaseExpire {
+        id: 8,
+        proposer_term: 7,
+    });
+    assert_eq!(life.all().count, 3);
+    life.drain();
+    let life = life.reopened();
+    let revision = life.store.revision();
+    let _: Done = life.must(LeaseExpire {
+        id: 8,
+        proposer_term: 1,
+    });
+    assert_eq!(
+        life.store.revision(),
+        Revision(revision.get() + 1),
+        "both keys in one revision"
+    );
+    assert_eq!(life.all().count, 1);
+    assert_eq!(life.store.leases().lease_of(b"a"), -7);
+}
+
+#[test]
+fn members_survive() {
+    let life = Life::new();
     let birth = MemberBirth {
         id: 2,
         peer_urls: vec!["http://b:2380".into()],
@@ -234,12 +259,6 @@ fn leases_members_and_alarms_survive() {
         Error::PeerURLExist
     );
     let _: Done = life.must(update(2, "http://b:9999"));
-    // A leader of another term knows nothing.
-    let _: Done = life.must(LeaseExpire {
-        id: 8,
-        proposer_term: 7,
-    });
-    assert_eq!(life.all().count, 3);
     life.drain();
     let life = life.reopened();
     let members = life.store.members();
@@ -253,18 +272,6 @@ fn leases_members_and_alarms_survive() {
         (&["http://b:9999".to_owned()][..], true)
     );
     assert!(members[1].promote_auto && members[0].published && !members[1].published);
-    let revision = life.store.revision();
-    let _: Done = life.must(LeaseExpire {
-        id: 8,
-        proposer_term: 1,
-    });
-    assert_eq!(
-        life.store.revision(),
-        Revision(revision.get() + 1),
-        "both keys in one revision"
-    );
-    assert_eq!(life.all().count, 1);
-    assert_eq!(life.store.leases().lease_of(b"a"), -7);
     let alone = Membership {
         nodes: [(1, node("http://a:2380"))].into_iter().collect(),
         ..membership
