@@ -40,70 +40,38 @@ const PUT: [&str; 5] = [
     "--total",
 ];
 
+/// How many clients over how many connections.
+type Crowd = [&'static str; 2];
+const ONE: Crowd = ["--clients=1", "--conns=1"];
+const HUNDRED: Crowd = ["--clients=100", "--conns=10"];
+const THOUSAND: Crowd = ["--clients=1000", "--conns=100"];
+
+/// A case of etcd's load tool; the floor can serve it too.
+fn case(name: &'static str, requests: usize, crowd: Crowd, words: &[&'static str]) -> Case {
+    Case {
+        name,
+        requests,
+        words: [&crowd[..], words].concat(),
+        floor: true,
+    }
+}
+
+fn range(name: &'static str, requests: usize, crowd: Crowd, consistency: &'static str) -> Case {
+    let words = ["range", "bench-range-key", consistency, "--total"];
+    case(name, requests, crowd, &words)
+}
+
 fn cases() -> Vec<Case> {
-    let put = |name, requests, clients, conns| Case {
-        name,
-        requests,
-        words: [vec![clients, conns], PUT.to_vec()].concat(),
-        floor: true,
-    };
-    let range = |name, requests, clients, conns, consistency| Case {
-        name,
-        requests,
-        words: vec![
-            clients,
-            conns,
-            "range",
-            "bench-range-key",
-            consistency,
-            "--total",
-        ],
-        floor: true,
-    };
+    let (linearizable, serializable) = ("--consistency=l", "--consistency=s");
     vec![
-        put("put, 1 client", 1500, "--clients=1", "--conns=1"),
-        put("put, 100 clients", 40_000, "--clients=100", "--conns=10"),
-        put(
-            "put, 1000 clients",
-            100_000,
-            "--clients=1000",
-            "--conns=100",
-        ),
-        range(
-            "range l, 1 client",
-            3000,
-            "--clients=1",
-            "--conns=1",
-            "--consistency=l",
-        ),
-        range(
-            "range l, 100 clients",
-            60_000,
-            "--clients=100",
-            "--conns=10",
-            "--consistency=l",
-        ),
-        range(
-            "range l, 1000 clients",
-            100_000,
-            "--clients=1000",
-            "--conns=100",
-            "--consistency=l",
-        ),
-        range(
-            "range s, 100 clients",
-            60_000,
-            "--clients=100",
-            "--conns=10",
-            "--consistency=s",
-        ),
-        range(
-            "range s, 1000 clients",
-            100_000,
-            "--clients=1000",
-            "--conns=100",
-            "--consistency=s",
-        ),
+        case("put, 1 client", 1500, ONE, &PUT),
+        case("put, 100 clients", 40_000, HUNDRED, &PUT),
+        case("put, 1000 clients", 100_000, THOUSAND, &PUT),
+        range("range l, 1 client", 3000, ONE, linearizable),
+        range("range l, 100 clients", 60_000, HUNDRED, linearizable),
+        range("range l, 1000 clients", 100_000, THOUSAND, linearizable),
+        range("range s, 100 clients", 60_000, HUNDRED, serializable),
+        range("range s, 1000 clients", 100_000, THOUSAND, serializable),
         Case {
             name: "watch, 1000 watchers",
             requests: 300,
@@ -118,10 +86,13 @@ fn cases() -> Vec<Case> {
             floor: false,
         },
         Case {
-            name: "lease keep-alive",
-            requests: 60_000,
-            words: vec!["--clients=100", "--conns=10", "lease-keepalive", "--total"],
             floor: false,
+            ..case(
+                "lease keep-alive",
+                60_000,
+                HUNDRED,
+                &["lease-keepalive", "--total"],
+            )
         },
     ]
 }

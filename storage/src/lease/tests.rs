@@ -286,6 +286,46 @@ impl Model {
         }
         due.into_iter().map(|(_, id)| id).collect()
     }
+
+    /// Whether the id was free.
+    fn grant(&mut self, id: i64, ttl: i64) -> bool {
+        let fresh = !self.leases.contains_key(&id);
+        let ends = self.now + ttl as u64 * 1000;
+        self.leases.entry(id).or_insert(ModelLease {
+            ttl,
+            left: 0,
+            ends,
+            proposed: None,
+        });
+        fresh
+    }
+
+    fn renew(&mut self, id: i64) -> Renewal {
+        match self.leases.get_mut(&id) {
+            _ if !self.leader => Renewal::NotLeader,
+            Some(lease) if lease.proposed.is_none() && lease.ends > self.now => {
+                lease.ends = self.now + lease.ttl as u64 * 1000;
+                Renewal::Renewed {
+                    ttl_seconds: lease.ttl,
+                    clear_checkpoint: lease.left > 0,
+                }
+            }
+            _ => Renewal::Gone,
+        }
+    }
+
+    fn promote(&mut self, extend: u32) {
+        self.leader = true;
+        for lease in self.leases.values_mut() {
+            let left = if lease.left > 0 {
+                lease.left
+            } else {
+                lease.ttl
+            };
+            lease.ends = self.now + left as u64 * 1000 + u64::from(extend);
+            lease.proposed = None;
+        }
+    }
 }
 
 proptest! {
@@ -323,17 +363,7 @@ fn step(
     op: Op,
 ) -> Result<(), TestCaseError> {
     match op {
-        Op::Grant(id, ttl) => {
-            let fresh = !model.leases.contains_key(&id);
-            prop_assert_eq!(lessor.grant(id, ttl).is_ok(), fresh);
-            let ends = model.now + ttl as u64 * 1000;
-            model.leases.entry(id).or_insert(ModelLease {
-                ttl,
-                left: 0,
-                ends,
-                proposed: None,
-            });
-        }
+        Op::Grant(id, ttl) => prop_assert_eq!(lessor.grant(id, ttl).is_ok(), model.grant(id, ttl)),
         Op::Revoke(id) => {
             let keys = model.leases.remove(&id).map(|_| {
                 let keys = model.keys.iter().filter(|(_, owner)| **owner == id);
@@ -343,20 +373,7 @@ fn step(
             model.keys.retain(|_, owner| *owner != id);
             prop_assert_eq!(lessor.revoke(id), keys);
         }
-        Op::Renew(id) => {
-            let expect = match model.leases.get_mut(&id) {
-                _ if !model.leader => Renewal::NotLeader,
-                Some(lease) if lease.proposed.is_none() && lease.ends > model.now => {
-                    lease.ends = model.now + lease.ttl as u64 * 1000;
-                    Renewal::Renewed {
-                        ttl_seconds: lease.ttl,
-                        clear_checkpoint: lease.left > 0,
-                    }
-                }
-                _ => Renewal::Gone,
-            };
-            prop_assert_eq!(lessor.renew(id, clock.now()), expect);
-        }
+        Op::Renew(id) => prop_assert_eq!(lessor.renew(id, clock.now()), model.renew(id)),
         Op::Attach(key, id) => {
             if id == 0 || model.leases.contains_key(&id) {
                 lessor.attach(&Bytes::copy_from_slice(&[key]), id);
@@ -377,16 +394,7 @@ fn step(
         }
         Op::Promote(extend) => {
             lessor.promote(clock.now(), Duration::from_millis(extend.into()));
-            model.leader = true;
-            for lease in model.leases.values_mut() {
-                let left = if lease.left > 0 {
-                    lease.left
-                } else {
-                    lease.ttl
-                };
-                lease.ends = model.now + left as u64 * 1000 + u64::from(extend);
-                lease.proposed = None;
-            }
+            model.promote(extend);
         }
         Op::Demote => {
             lessor.demote();

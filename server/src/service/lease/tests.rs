@@ -90,6 +90,36 @@ async fn renew(
     answer.ttl
 }
 
+/// A created watch of all keys with their previous pairs; it lasts as long as what asks.
+async fn watch_all(
+    member: &Member,
+) -> (
+    mpsc::Sender<pb::WatchRequest>,
+    mpsc::Receiver<Result<pb::WatchResponse, Error>>,
+) {
+    let (ask, requests) = mpsc::channel(4);
+    let (out, mut heard) = mpsc::channel(4);
+    let watch = member.services().watch.clone();
+    let env = member.services().context.env();
+    env.spawn("watch-test", async move {
+        watch
+            .serve(Caller::default(), NeedsLeader::Yes, requests, out)
+            .await;
+    });
+    let create = pb::WatchCreateRequest {
+        key: b"\0"[..].into(),
+        range_end: b"\0"[..].into(),
+        prev_kv: true,
+        ..pb::WatchCreateRequest::default()
+    };
+    let request_union = Some(RequestUnion::CreateRequest(create));
+    let request = pb::WatchRequest { request_union };
+    ask.send(request).await.expect("is heard");
+    let first = heard.recv().await.expect("answers").expect("no error");
+    assert!(first.created);
+    (ask, heard)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_kept_while_renewed_and_its_end_deletes_its_keys() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -116,37 +146,7 @@ async fn a_lease_is_kept_while_renewed_and_its_end_deletes_its_keys() {
     let info = ttl(&member, 5).await;
     assert_eq!((info.granted_ttl, info.keys.len()), (2, 2));
 
-    let (watch_ask, requests) = mpsc::channel(4);
-    let (out, mut heard) = mpsc::channel(4);
-    let watch = member.services().watch.clone();
-    member
-        .services()
-        .context
-        .env()
-        .spawn("watch-test", async move {
-            watch
-                .serve(Caller::default(), NeedsLeader::Yes, requests, out)
-                .await;
-        });
-    let create = pb::WatchCreateRequest {
-        key: b"\0"[..].into(),
-        range_end: b"\0"[..].into(),
-        prev_kv: true,
-        ..pb::WatchCreateRequest::default()
-    };
-    let request_union = Some(RequestUnion::CreateRequest(create));
-    watch_ask
-        .send(pb::WatchRequest { request_union })
-        .await
-        .expect("is heard");
-    assert!(
-        heard
-            .recv()
-            .await
-            .expect("answers")
-            .expect("no error")
-            .created
-    );
+    let (_watch_ask, mut heard) = watch_all(&member).await;
     let ended = heard.recv().await.expect("answers").expect("no error");
     let keys: Vec<_> = ended
         .events
