@@ -301,6 +301,10 @@ fn a_segment_being_read_is_not_used_again() {
         room.wal.read(LogIndex(0), 1, 10_000).is_err(),
         "it is purged"
     );
+    for index in 3..6 {
+        room.append(index, 3900);
+        room.hands.run();
+    }
     let entries = crate::wal::read::read(&region).unwrap();
     assert_eq!(entries[0].1, vec![0; 3900]);
 }
