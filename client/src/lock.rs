@@ -7,8 +7,8 @@ use tenon_proto::error::Error;
 use tenon_proto::ids::Revision;
 
 impl Session {
-    /// Waits for the lock `name`, in order of arrival. One session holds a lock once: asking again gives the
-    /// same place. Dropping the future gives the place up.
+    /// Waits for the lock `name`, in order of arrival. Dropping the future gives the place up. One session
+    /// holds a lock once: asking again gives a guard of the same place, whose dropping changes nothing.
     ///
     /// # Errors
     /// `SessionExpired` when the session is lost meanwhile; what any call may meet.

@@ -33,7 +33,8 @@ pub(crate) fn head(name: &Bytes) -> pb::RangeRequest {
     }
 }
 
-/// A place in a queue. Dropping it leaves the queue, in the background and as far as servers can be reached.
+/// A place in a queue. Dropping it leaves the queue, in the background and as far as servers can be reached,
+/// unless it was only found again.
 #[derive(Debug)]
 pub(crate) struct Place {
     client: Client,
@@ -146,7 +147,8 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.left {
+        // A place found again belongs to the one who took it first.
+        if self.left || self.rejoined {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

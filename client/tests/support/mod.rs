@@ -1,0 +1,214 @@
+//! What the client's tests run against: real servers as processes, and a link that can be cut.
+//!
+//! Servers: `tenon` when it was built beside the tests (`cargo build --bin tenon`), and etcd when found in
+//! `TENON_ORACLE_DIR` or `PATH`. A test runs once per server found, and says so loudly when there is none.
+#![allow(
+    dead_code,
+    clippy::disallowed_methods,
+    reason = "tests use processes and files; not every test file uses all of this"
+)]
+
+pub mod fake;
+
+use std::future::Future;
+use std::net::TcpListener as StdListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tenon_client::{Client, ConnectOptions};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Bounds a test; far above what any needs.
+pub async fn bounded<T>(work: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(60);
+    tokio::time::timeout(limit, work)
+        .await
+        .expect("the test hangs")
+}
+
+/// A server program.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub name: &'static str,
+    path: PathBuf,
+}
+
+impl Program {
+    pub fn is_etcd(&self) -> bool {
+        self.name == "etcd"
+    }
+}
+
+/// Programs to test against.
+pub fn programs() -> Vec<Program> {
+    let mut found = Vec::new();
+    let own = std::env::current_exe().ok().and_then(|exe| {
+        let beside = exe.parent()?.parent()?.join("tenon");
+        beside.exists().then_some(beside)
+    });
+    found.extend(own.map(|path| Program {
+        name: "tenon",
+        path,
+    }));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    dirs.splice(
+        0..0,
+        std::env::var_os("TENON_ORACLE_DIR").map(PathBuf::from),
+    );
+    let etcd = dirs.into_iter().map(|dir| dir.join("etcd"));
+    let etcd = etcd.into_iter().find(|path| path.exists());
+    found.extend(etcd.map(|path| Program { name: "etcd", path }));
+    if found.is_empty() {
+        eprintln!(
+            "SKIPPED: neither tenon (cargo build --bin tenon) nor etcd (TENON_ORACLE_DIR) found"
+        );
+    }
+    found
+}
+
+pub fn free_port() -> u16 {
+    let socket = StdListener::bind("127.0.0.1:0").expect("loopback binds");
+    socket.local_addr().expect("bound").port()
+}
+
+/// A running member of its own cluster. Killed when dropped.
+pub struct Server {
+    program: Program,
+    child: Child,
+    dir: tempfile::TempDir,
+    ports: (u16, u16),
+    pub url: String,
+}
+
+impl Server {
+    pub async fn start(program: &Program) -> Server {
+        let dir = tempfile::tempdir().expect("a directory");
+        let ports = (free_port(), free_port());
+        let server = Server {
+            child: spawn(program, &dir, ports),
+            program: program.clone(),
+            dir,
+            ports,
+            url: format!("http://127.0.0.1:{}", ports.0),
+        };
+        server.ready().await;
+        server
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect([&self.url], ConnectOptions::default()).expect("a valid endpoint")
+    }
+
+    /// Ends the process without warning.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again on the same data and ports.
+    pub async fn restart(&mut self) {
+        self.kill();
+        self.child = spawn(&self.program, &self.dir, self.ports);
+        self.ready().await;
+    }
+
+    async fn ready(&self) {
+        let client = self.client().with_timeout(Duration::from_secs(30));
+        if let Err(error) = client.get("ready?").await {
+            let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+            panic!("{} does not serve: {error}\n{log}", self.program.name);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spawn(program: &Program, dir: &tempfile::TempDir, ports: (u16, u16)) -> Child {
+    let log = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(dir.path().join("log"))
+        .expect("a log file");
+    let client = format!("http://127.0.0.1:{}", ports.0);
+    let peer = format!("http://127.0.0.1:{}", ports.1);
+    let mut command = Command::new(&program.path);
+    if program.name == "tenon" {
+        command.arg("serve");
+    }
+    command
+        .args(["--name", "m1", "--data-dir"])
+        .arg(dir.path().join("data"))
+        .args(["--listen-client-urls", &client])
+        .args(["--advertise-client-urls", &client])
+        .args(["--listen-peer-urls", &peer])
+        .args(["--initial-advertise-peer-urls", &peer])
+        .args(["--initial-cluster", &format!("m1={peer}")])
+        .stdout(log.try_clone().expect("a handle"))
+        .stderr(log)
+        .stdin(Stdio::null());
+    command.spawn().expect("the program starts")
+}
+
+/// Passes connections to a server; can be closed and opened.
+pub struct Proxy {
+    pub url: String,
+    open: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Proxy {
+    pub async fn to(url: &str) -> Proxy {
+        let target = url.trim_start_matches("http://").to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let (open, state) = watch::channel(true);
+        let task = tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let mut state = state.clone();
+                let target = target.clone();
+                tokio::spawn(async move {
+                    if !*state.borrow_and_update() {
+                        return;
+                    }
+                    let Ok(mut far) = TcpStream::connect(target).await else {
+                        return;
+                    };
+                    tokio::select! {
+                        _ = copy_bidirectional(&mut near, &mut far) => {}
+                        _ = state.changed() => {}
+                    }
+                });
+            }
+        });
+        Proxy { url, open, task }
+    }
+
+    /// Cuts every connection and refuses new ones.
+    pub fn close(&self) {
+        self.open.send_replace(false);
+    }
+
+    pub fn open(&self) {
+        self.open.send_replace(true);
+    }
+
+    /// Cuts every connection; new ones work.
+    pub fn cut(&self) {
+        self.close();
+        self.open();
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
