@@ -272,8 +272,7 @@ async fn members_and_maintenance_answer() {
 
 #[tokio::test]
 async fn large_answers_come_in_parts() {
-    // Served by etcd; by Tenon once its services are complete.
-    for program in programs().into_iter().filter(|p| p.is_etcd()) {
+    for program in programs() {
         bounded(async {
             let server = Server::start(&program).await;
             let client = server.client();
@@ -288,6 +287,10 @@ async fn large_answers_come_in_parts() {
                 keys.extend(kvs.into_iter().map(|kv| kv.key));
             }
             assert_eq!(keys.len(), 50);
+            // Tenon serves snapshots once its tools are done.
+            if !program.is_etcd() {
+                return;
+            }
             let mut parts = client.snapshot().await.expect("a stream");
             let mut last = 0;
             while let Some(part) = parts.next().await.expect("a part") {
