@@ -60,6 +60,9 @@ pub use stream::{Next, WatchStream};
 pub struct WatchOptions {
     /// Queued events of one stream, bytes; one response of any size always fits.
     pub queue_bytes_max: usize,
+    /// Queued live responses of one stream. A reader that lags by more gets many revisions in one
+    /// response instead, which costs both sides less.
+    pub queue_events_max: usize,
     /// Newest revisions kept in memory for watchers that are a little behind: how many.
     pub recent_revisions_max: usize,
     /// And how many bytes.
@@ -76,6 +79,7 @@ impl Default for WatchOptions {
     fn default() -> WatchOptions {
         WatchOptions {
             queue_bytes_max: 4 << 20,
+            queue_events_max: 1024,
             recent_revisions_max: 1024,
             recent_bytes_max: 4 << 20,
             batch_revisions_max: 1000,

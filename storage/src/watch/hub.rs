@@ -33,7 +33,10 @@ impl WatchHub {
 
     /// A new stream without watchers.
     pub fn open_stream(&self) -> WatchStream {
-        let queue = Arc::new(Queue::new(self.0.options.queue_bytes_max));
+        let queue = Arc::new(Queue::new(
+            self.0.options.queue_bytes_max,
+            self.0.options.queue_events_max,
+        ));
         let id = self.0.state.lock().open_stream(queue.clone());
         WatchStream::new(self.0.clone(), id, queue)
     }

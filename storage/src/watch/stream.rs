@@ -74,6 +74,7 @@ pub(super) enum Item {
 struct Items {
     queue: VecDeque<Item>,
     bytes: usize,
+    live: usize,
     answers: usize,
 }
 
@@ -82,14 +83,16 @@ struct Items {
 pub(super) struct Queue {
     items: Mutex<Items>,
     bytes_max: usize,
+    live_max: usize,
     notify: Notify,
 }
 
 impl Queue {
-    pub(super) fn new(bytes_max: usize) -> Queue {
+    pub(super) fn new(bytes_max: usize, live_max: usize) -> Queue {
         Queue {
             items: Mutex::default(),
             bytes_max,
+            live_max,
             notify: Notify::new(),
         }
     }
@@ -110,10 +113,12 @@ impl Queue {
     ) -> bool {
         let mut items = self.items.lock();
         let bytes = batch.bytes + ITEM_BYTES;
-        if items.bytes > 0 && items.bytes + bytes > self.bytes_max {
+        let fits = items.bytes + bytes <= self.bytes_max && items.live < self.live_max;
+        if items.live > 0 && !fits {
             return false;
         }
         items.bytes += bytes;
+        items.live += 1;
         let (watcher, batch) = (watcher.clone(), batch.clone());
         self.push_locked(
             &mut items,
@@ -139,7 +144,10 @@ impl Queue {
         let mut items = self.items.lock();
         let item = items.queue.pop_front()?;
         match &item {
-            Item::Live { batch, .. } => items.bytes -= batch.bytes + ITEM_BYTES,
+            Item::Live { batch, .. } => {
+                items.bytes -= batch.bytes + ITEM_BYTES;
+                items.live -= 1;
+            }
             Item::Answer(_) => items.answers -= 1,
             Item::Behind(_) => {}
         }

@@ -78,6 +78,7 @@ struct Reader {
 fn small() -> WatchOptions {
     WatchOptions {
         queue_bytes_max: 500,
+        queue_events_max: 6,
         recent_revisions_max: 3,
         recent_bytes_max: 1000,
         batch_revisions_max: 3,
