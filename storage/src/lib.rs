@@ -12,6 +12,6 @@ pub mod wal;
 pub mod watch;
 
 pub use state::{
-    EngineKind, Fatal, HashKvSum, Member, OpenError, RangeCursor, SnapshotView, Store, StoreOptions,
-    StoreSize,
+    EngineKind, Fatal, HashKvSum, Member, OpenError, RangeCursor, SnapshotReceiver, SnapshotView,
+    Store, StoreOptions, StoreSize,
 };

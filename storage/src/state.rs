@@ -25,6 +25,7 @@ mod apply;
 mod compact;
 mod core;
 mod flush;
+mod install;
 mod members;
 mod open;
 mod past;
@@ -40,6 +41,7 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
+pub use install::SnapshotReceiver;
 pub use members::Member;
 pub use read::RangeCursor;
 pub use snapshot::SnapshotView;

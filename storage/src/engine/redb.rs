@@ -37,24 +37,11 @@ fn failed(error: impl std::fmt::Display) -> EngineError {
     EngineError::Failed(error.to_string())
 }
 
-/// Makes a file with its tables under another name and gives it its own once it is durable: a power cut
-/// leaves either no file or a whole one.
-fn create(disk: &dyn Disk, path: &Path, cache_bytes: usize) -> Result<(), EngineError> {
-    let unfinished = path.with_extension("new");
-    if disk.stat(&unfinished).map_err(failed)?.is_some() {
-        disk.remove_file(&unfinished).map_err(failed)?;
-    }
-    let engine = RedbEngine::open_file(disk, &unfinished, OpenMode::CreateNew, cache_bytes)?;
-    engine.make_tables()?;
-    let RedbEngine {
-        database, backend, ..
-    } = engine;
-    database.close().map_err(failed)?;
-    if let Some(refused) = backend.held_back() {
-        return Err(EngineError::Stalled(refused));
-    }
-    disk.rename(&unfinished, path).map_err(failed)?;
-    disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
+/// Gives a whole and durable file its name, replacing what stood there: a power cut leaves the one or the
+/// other. Who has the file open goes on with it.
+pub fn put_in_place(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), EngineError> {
+    disk.rename(from, to).map_err(failed)?;
+    disk.sync_dir(to.parent().unwrap_or(Path::new(".")))
         .map_err(failed)
 }
 
@@ -66,9 +53,26 @@ impl RedbEngine {
         cache_bytes: usize,
     ) -> Result<RedbEngine, EngineError> {
         if disk.stat(path).map_err(failed)?.is_none() {
-            create(disk, path, cache_bytes)?;
+            let unfinished = path.with_extension("new");
+            let engine = RedbEngine::create(disk, &unfinished, cache_bytes)?;
+            put_in_place(disk, &unfinished, path)?;
+            return Ok(engine);
         }
         RedbEngine::open_file(disk, path, OpenMode::ReadWrite, cache_bytes)
+    }
+
+    /// Makes a file with its tables, durably but for its name; whatever stood there is removed.
+    pub fn create(
+        disk: &dyn Disk,
+        path: &Path,
+        cache_bytes: usize,
+    ) -> Result<RedbEngine, EngineError> {
+        if disk.stat(path).map_err(failed)?.is_some() {
+            disk.remove_file(path).map_err(failed)?;
+        }
+        let engine = RedbEngine::open_file(disk, path, OpenMode::CreateNew, cache_bytes)?;
+        engine.make_tables()?;
+        Ok(engine)
     }
 
     fn open_file(

@@ -16,6 +16,7 @@ use crate::wal::Durations;
 use crate::watch::WatchHub;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tenon_env::Env;
@@ -28,7 +29,12 @@ pub(crate) struct Inner {
     pub env: Env,
     pub options: StoreOptions,
     pub state: RwLock<State>,
-    pub engine: Box<dyn Engine>,
+    /// The data folder of this member's state.
+    pub dir: PathBuf,
+    /// Replaced when a snapshot is taken over.
+    pub engine: RwLock<Arc<dyn Engine>>,
+    /// Held by whoever changes the engine: a drain, or the taking over of a snapshot.
+    pub drain_gate: Mutex<()>,
     pub read_cache: ReadCache,
     pub lessor: Lessor,
     pub watches: WatchHub,
@@ -154,6 +160,11 @@ impl From<EngineError> for Fatal {
 }
 
 impl Inner {
+    /// The engine.
+    pub(crate) fn engine(&self) -> Arc<dyn Engine> {
+        self.engine.read().clone()
+    }
+
     /// Records why this store gives up; the first reason stays. Wakes everyone who waits.
     pub(crate) fn give_up(&self, reason: Fatal) -> Fatal {
         self.fatal.send_if_modified(|fatal| {

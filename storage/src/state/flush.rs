@@ -118,9 +118,13 @@ async fn settle(inner: &Arc<Inner>, cause: std::io::Error) -> bool {
         }
         let settler = inner.clone();
         let step = move || {
-            settler.engine.settle()?;
-            let cut = settler.stalled.lock().take();
-            finish(&settler, &cut.expect("a stalled commit left its cut"))
+            let _gate = settler.drain_gate.lock();
+            settler.engine().settle()?;
+            // A snapshot taken over meanwhile leaves nothing of it.
+            match settler.stalled.lock().take() {
+                Some(cut) => finish(&settler, &cut),
+                None => Ok(()),
+            }
         };
         match inner.env.blocking(Lane::Engine, step).await {
             Ok(Ok(())) => {
@@ -142,6 +146,7 @@ pub(crate) fn drain(inner: &Inner) -> Result<Drained, EngineError> {
     if inner.is_lost() {
         return Ok(Drained::Nothing);
     }
+    let _gate = inner.drain_gate.lock();
     let flushed = inner.flushed();
     let (cut, batch) = {
         let state = inner.state.read();
@@ -156,7 +161,7 @@ pub(crate) fn drain(inner: &Inner) -> Result<Drained, EngineError> {
         (cut, batch_of(&state, &cut))
     };
     let began = inner.env.now();
-    let committed = inner.engine.commit(&batch);
+    let committed = inner.engine().commit(&batch);
     inner.commits.observe(inner.env.now() - began);
     match committed {
         Ok(()) => {}
@@ -197,7 +202,7 @@ fn batch_of(state: &State, cut: &Cut) -> Batch {
         .cloned()
         .collect();
     let removed = state.pending.removals_of(cut).collect();
-    let swept = cut.swept.unwrap_or(state.swept);
+    let swept = cut.swept.unwrap_or(-1).max(state.swept);
     let position = rows::position(&PositionRow {
         applied: Some(cut.mark.id),
         revision: cut.mark.revision,
@@ -219,7 +224,7 @@ fn batch_of(state: &State, cut: &Cut) -> Batch {
 
 /// After a commit: the memory learns what the engine has.
 fn finish(inner: &Inner, cut: &Cut) -> Result<(), EngineError> {
-    let view = inner.engine.view()?;
+    let view = inner.engine().view()?;
     let (gone, old_view) = {
         let mut state = inner.state.write();
         state.in_view = State::after(cut.mark.revision);
@@ -228,7 +233,7 @@ fn finish(inner: &Inner, cut: &Cut) -> Result<(), EngineError> {
         state.pending.drop_cut(cut);
         state.durable_mark = Some(cut.mark);
         if let Some(swept) = cut.swept {
-            state.swept = swept;
+            state.swept = swept.max(state.swept);
         }
         (gone, std::mem::replace(&mut state.view, view))
     };
@@ -236,7 +241,9 @@ fn finish(inner: &Inner, cut: &Cut) -> Result<(), EngineError> {
     drop(old_view);
     inner.durable.send_replace(LogIndex(cut.mark.id.index));
     if let Some(swept) = cut.swept {
-        inner.swept.send_replace(Revision(swept));
+        inner
+            .swept
+            .send_modify(|known| *known = Revision(swept).max(*known));
     }
     inner.drained.notify_waiters();
     Ok(())

@@ -20,7 +20,7 @@ use crate::watch::WatchHub;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use tenon_env::Env;
@@ -39,35 +39,40 @@ struct Loaded {
     lease: i64,
 }
 
+/// The engine's file.
+pub(crate) fn engine_file(dir: &Path) -> PathBuf {
+    dir.join("snap").join("db.redb")
+}
+
+/// The file of an engine that receives a snapshot.
+pub(crate) fn received_file(dir: &Path) -> PathBuf {
+    dir.join("snap").join("received.redb")
+}
+
 /// Opens the engine under `dir` and rebuilds the memory.
 pub(crate) fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Inner, OpenError> {
     let engine: Box<dyn Engine> = match options.engine {
         EngineKind::Memory => Box::new(MemoryEngine::new()),
         EngineKind::Redb => {
-            let folder = dir.join("snap");
-            let made = env
-                .disk
-                .create_dir_all(&folder)
-                .and_then(|()| env.disk.sync_dir(dir));
-            made.map_err(|error| EngineError::Failed(error.to_string()))?;
-            let file = folder.join("db.redb");
-            Box::new(RedbEngine::open(
-                &*env.disk,
-                &file,
-                options.engine_cache_bytes,
-            )?)
+            let failed = |error: std::io::Error| EngineError::Failed(error.to_string());
+            let received = received_file(dir);
+            env.disk.create_dir_all(&dir.join("snap")).map_err(failed)?;
+            env.disk.sync_dir(dir).map_err(failed)?;
+            if env.disk.stat(&received).map_err(failed)?.is_some() {
+                env.disk.remove_file(&received).map_err(failed)?;
+            }
+            let (file, cache) = (engine_file(dir), options.engine_cache_bytes);
+            Box::new(RedbEngine::open(&*env.disk, &file, cache)?)
         }
     };
-    let view = prepared(&*engine)?;
-    let damaged = |what: &str| EngineError::Damaged(format!("row {what}"));
-    let meta = Meta::read(&view.rows(Table::Meta)?).map_err(damaged)?;
-    let (index, loaded) = load(&*view)?;
-    let state = state_of(&meta, view, index, loaded, &options)?;
-    let lessor = leases(env, &state)?;
+    prepare(&*engine)?;
+    let (state, lessor) = rebuild(env, &*engine, &options)?;
     let durable = state.durable_mark.map_or(0, |mark| mark.id.index);
     Ok(Inner {
         env: env.clone(),
-        engine,
+        dir: dir.to_owned(),
+        engine: RwLock::new(Arc::from(engine)),
+        drain_gate: Mutex::new(()),
         read_cache: ReadCache::new(options.read_cache_bytes_max),
         lessor,
         watches: WatchHub::new(state.revision, state.compacted, options.watch.clone()),
@@ -88,19 +93,32 @@ pub(crate) fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Inner
     })
 }
 
-/// A view of an engine that carries our format; a new engine is marked first.
-fn prepared(engine: &dyn Engine) -> Result<Arc<dyn View>, EngineError> {
+/// The memory as the engine's content says.
+pub(crate) fn rebuild(
+    env: &Env,
+    engine: &dyn Engine,
+    options: &StoreOptions,
+) -> Result<(State, Lessor), EngineError> {
     let view = engine.view()?;
-    let meta = view.rows(Table::Meta)?;
+    let damaged = |what: &str| EngineError::Damaged(format!("row {what}"));
+    let meta = Meta::read(&view.rows(Table::Meta)?).map_err(damaged)?;
+    let (index, loaded) = load(&*view)?;
+    let state = state_of(&meta, view, index, loaded, options)?;
+    let lessor = leases(env, &state)?;
+    Ok((state, lessor))
+}
+
+/// Checks that an engine carries our format; a new engine is marked.
+fn prepare(engine: &dyn Engine) -> Result<(), EngineError> {
+    let meta = engine.view()?.rows(Table::Meta)?;
     match Meta::read(&meta).map(|meta| meta.format) {
-        Ok(Some(rows::FORMAT)) => Ok(view),
+        Ok(Some(rows::FORMAT)) => Ok(()),
         Ok(None) if meta.is_empty() => {
-            drop(view);
+            let rows = vec![rows::format()];
             engine.commit(&Batch {
-                rows: vec![rows::format()],
+                rows,
                 ..Batch::default()
-            })?;
-            engine.view()
+            })
         }
         Ok(format) => Err(EngineError::Damaged(format!(
             "format {} of the store; this version reads format {}",

@@ -75,6 +75,13 @@ impl Pins {
         table.held.values().any(|held| held.revision < revision)
     }
 
+    /// Breaks every pin: the state they stand on was replaced.
+    pub(crate) fn break_all(&self) {
+        for (_, held) in std::mem::take(&mut self.table.lock().held) {
+            held.broken.store(true, Ordering::Release);
+        }
+    }
+
     /// Completes at the next release.
     pub(crate) fn released(&self) -> impl Future<Output = ()> + '_ {
         self.released.notified()

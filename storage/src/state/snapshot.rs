@@ -6,10 +6,12 @@
 //! of what compaction removes meanwhile: drop it when done.
 
 use super::core::{Inner, State};
+use super::install::Staged;
 use super::rows::MembershipRow;
-use crate::engine::{EngineError, RecordKey, Table, View};
+use crate::engine::{Engine, EngineError, RecordKey, Table, View};
 use bytes::Bytes;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tenon_proto::ids::Revision;
 use tenon_proto::log::{LogId, Membership};
@@ -21,6 +23,8 @@ pub struct SnapshotView {
     id: LogId,
     revision: i64,
     compacted: i64,
+    /// For a received snapshot: its engine.
+    staged: Option<Arc<Staged>>,
 }
 
 impl SnapshotView {
@@ -29,12 +33,36 @@ impl SnapshotView {
         let state = inner.state.read();
         let mark = state.durable_mark?;
         let (id, revision, compacted) = (mark.id, mark.revision, mark.compacted);
+        let (view, staged) = (state.view.clone(), None);
         Some(SnapshotView {
-            view: state.view.clone(),
+            view,
             id,
             revision,
             compacted,
+            staged,
         })
+    }
+
+    /// The view of a received snapshot.
+    pub(crate) fn staged(
+        view: Arc<dyn View>,
+        id: LogId,
+        (revision, compacted): (i64, i64),
+        staged: Staged,
+    ) -> SnapshotView {
+        let staged = Some(Arc::new(staged));
+        SnapshotView {
+            view,
+            id,
+            revision,
+            compacted,
+            staged,
+        }
+    }
+
+    /// The engine of a received snapshot and its file, once.
+    pub(crate) fn take_staged(&self) -> Option<(Box<dyn Engine>, Option<PathBuf>)> {
+        self.staged.as_ref()?.take()
     }
 
     /// The newest entry covered.

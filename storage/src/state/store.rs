@@ -1,11 +1,13 @@
 //! Room storage, state: the public face of a member's replicated state.
 
 use super::core::Inner;
+use super::install::SnapshotReceiver;
 use super::members::Member;
 use super::read::RangeCursor;
 use super::snapshot::SnapshotView;
 use super::sums::HashKvSum;
-use super::{apply, compact, flush, open, read, sums};
+use super::{apply, compact, flush, install, open, read, sums};
+use crate::engine::EngineError;
 use crate::lease::Lessor;
 use crate::wal::DurationsNow;
 use crate::watch::{History, WatchHub, WatchOptions};
@@ -268,7 +270,7 @@ impl Store {
 
     /// Bytes taken.
     pub fn size(&self) -> StoreSize {
-        let engine = self.inner.engine.size();
+        let engine = self.inner.engine().size();
         let recorded = self.inner.state.read().record_bytes;
         StoreSize {
             allocated: engine.allocated,
@@ -326,14 +328,36 @@ impl Store {
         SnapshotView::take(&self.inner)
     }
 
+    /// Begins to receive a snapshot beside the running state. One at a time: a new one throws an
+    /// unfinished one away. Blocking, for a lane.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn receive_snapshot(&self) -> Result<SnapshotReceiver, EngineError> {
+        SnapshotReceiver::new(&self.inner)
+    }
+
+    /// Takes over a received snapshot ([`SnapshotReceiver::finish`]): the engine is durable at its
+    /// position when this returns, reads and watches go on from it. Blocking (rebuilds the index), for
+    /// [`tenon_env::Lane::Engine`]; nothing may be applied meanwhile.
+    ///
+    /// # Errors
+    /// What the disk says, which ends the store.
+    ///
+    /// # Panics
+    /// When the snapshot is older than what is applied.
+    pub fn install_snapshot(&self, snapshot: &SnapshotView) -> Result<(), Fatal> {
+        install::install(&self.inner, snapshot)
+    }
+
     /// Name of the engine, as in `--storage-engine`.
     pub fn engine_name(&self) -> &'static str {
-        self.inner.engine.name()
+        self.inner.engine().name()
     }
 }
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Store({})", self.inner.engine.name())
+        write!(f, "Store({})", self.inner.engine().name())
     }
 }

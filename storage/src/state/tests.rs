@@ -3,6 +3,7 @@
 
 mod crash;
 mod golden;
+mod install;
 mod model;
 mod random;
 mod refusals;
