@@ -15,6 +15,7 @@ pub mod ctl;
 pub mod expand;
 pub mod parallel;
 pub mod print;
+pub mod random;
 pub mod run;
 pub mod schema;
 pub mod script;

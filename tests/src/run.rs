@@ -8,7 +8,8 @@
 //! - `times N Method …`: N calls in turn, `%i` counting; the last answer.
 //! - `parallel C N Method …`: N calls from each of C clients; their revisions.
 //! - `until N Method …`: calls in turn until one fails, at most N; the failure.
-//! - `open s Method`, `send s request`, `recv s N [within MS]`, `silent s`, `finish s` (send no more), `drop s`.
+//! - `open s Method`, `send s request`, `recv s N [within MS]`, `silent s`, `drain s` (all
+//!   events to come), `finish s` (send no more), `drop s`.
 //! - before `recv` or a call: `sorted` (the order does not matter), `counted` (lists by their length),
 //!   `brief` (only whether it went well), `unnumbered` (without the header's revision).
 //! - `ctl …`, `start …`, `lines …`, `stop …`: real etcdctl, see `ctl`.
@@ -202,7 +203,7 @@ impl Session {
             "http" => web::request(&self.server.url(), rest).await,
             "metrics" => web::metrics(&self.server.url(), rest).await,
             "ctl" | "start" | "lines" | "stop" => self.etcdctl(verb, rest).await,
-            "open" | "send" | "recv" | "silent" | "finish" | "drop" => {
+            "open" | "send" | "recv" | "drain" | "silent" | "finish" | "drop" => {
                 self.stream(verb, rest, manner, metadata).await
             }
             method => {
@@ -358,6 +359,7 @@ impl Session {
                 };
                 Ok(receive(stream, number(count)?, manner, wait).await)
             }
+            "drain" => Ok(drain(stream).await),
             "silent" => Ok(match stream.next(SILENCE).await {
                 None => Vec::new(),
                 Some(arrival) => arrival_lines(&arrival, manner.detail),
@@ -395,6 +397,23 @@ async fn receive(stream: &mut Stream, count: usize, manner: Manner, wait: Durati
         answers.sort();
     }
     answers.concat()
+}
+
+/// All events until the stream has been silent for a while, whatever responses they came in.
+async fn drain(stream: &mut Stream) -> Vec<String> {
+    let mut lines = Vec::new();
+    while let Some(arrival) = stream.next(SILENCE).await {
+        let new = arrival_lines(&arrival, Detail::Full);
+        let ended = matches!(arrival, Arrival::End(_));
+        lines.extend(
+            new.into_iter()
+                .filter(|line| ended || line.starts_with("events")),
+        );
+        if ended {
+            break;
+        }
+    }
+    lines
 }
 
 fn arrival_lines(arrival: &Arrival, detail: Detail) -> Vec<String> {

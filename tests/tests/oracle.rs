@@ -10,6 +10,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tenon_tests::compare;
+use tenon_tests::random;
 use tenon_tests::run::{self, Answers};
 use tenon_tests::schema::Schema;
 use tenon_tests::script::{self, Item};
@@ -17,6 +18,9 @@ use tenon_tests::server::{Kind, oracle};
 
 /// How long one script may take on one server.
 const SCRIPT_MAX: Duration = Duration::from_secs(90);
+/// Seeds of CI, and commands of each drawn script.
+const SEEDS: &str = "0..8";
+const RANDOM_STEPS: usize = 200;
 /// Scripts at once: each is a server of its own.
 const PARALLEL: usize = 2;
 
@@ -54,7 +58,50 @@ fn main() {
             }));
         }
     }
+    if !record {
+        trials.extend(random_trials(&schema, etcd));
+    }
     libtest_mimic::run(&args, trials).exit();
+}
+
+/// Scripts drawn from seeds, on both servers: `TENON_ORACLE_SEEDS=FIRST..LAST` for others than CI's.
+fn random_trials(schema: &Schema, etcd: bool) -> Vec<Trial> {
+    let range = std::env::var("TENON_ORACLE_SEEDS").unwrap_or_else(|_| SEEDS.to_owned());
+    let ends = range
+        .split_once("..")
+        .and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    let (first, last): (u64, u64) =
+        ends.unwrap_or_else(|| panic!("TENON_ORACLE_SEEDS={range}: not A..B"));
+    let trial = |seed| {
+        let schema = schema.clone();
+        let name = format!("random::{seed}");
+        Trial::test(name, move || check_random(&schema, seed)).with_ignored_flag(!etcd)
+    };
+    (first..last).map(trial).collect()
+}
+
+/// Tenon answers a drawn script as etcd does.
+fn check_random(schema: &Schema, seed: u64) -> Result<(), Failed> {
+    let mut items = script::parse(&random::script(seed, RANDOM_STEPS))?;
+    let expected = answers(schema, Kind::Etcd, &items)?;
+    fill(&mut items, expected);
+    let answers = answers(schema, Kind::Tenon, &items)?;
+    judge(
+        Path::new(&format!("seed {seed}")),
+        &items,
+        &answers,
+        Kind::Tenon,
+    )
+}
+
+/// Writes etcd's answers below their commands.
+fn fill(items: &mut [Item], answers: Answers) {
+    let mut answers = answers.into_iter();
+    for item in items {
+        if let Item::Command(command) = item {
+            command.answer = answers.next().unwrap_or_default();
+        }
+    }
 }
 
 /// The recorded answers are etcd's (or become so, when recording).
@@ -62,12 +109,7 @@ fn check_etcd(schema: &Schema, file: &Path, record: bool) -> Result<(), Failed> 
     let mut items = read(file)?;
     let answers = answers(schema, Kind::Etcd, &items)?;
     if record {
-        let mut answers = answers.into_iter();
-        for item in &mut items {
-            if let Item::Command(command) = item {
-                command.answer = answers.next().unwrap_or_default();
-            }
-        }
+        fill(&mut items, answers);
         return Ok(std::fs::write(file, script::write(&items))?);
     }
     judge(file, &items, &answers, Kind::Etcd)

@@ -91,10 +91,10 @@ fn check_path<'a>(
             }
             Some(Request::RequestPut(request)) => {
                 check::put(request)?;
-                check_present(state, request, written)?;
                 if request.lease != 0 && !inner.lessor.exists(request.lease) {
                     return Err(Error::LeaseNotFound);
                 }
+                check_present(state, request, written)?;
                 written.push((Interval::new(&request.key, &[]), true));
             }
             Some(Request::RequestDeleteRange(delete)) => {
