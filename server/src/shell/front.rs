@@ -3,6 +3,7 @@
 
 use super::grpc::Rpc;
 use super::http::Http;
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use std::convert::Infallible;
@@ -27,8 +28,12 @@ impl hyper::service::Service<Request<Incoming>> for Front {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         match &self.rpc {
             Some(rpc) if is_grpc(request.headers()) => {
-                let (rpc, path) = (rpc.clone(), request.uri().path().to_owned());
-                Box::pin(async move { Ok(correct(&path, rpc.call(request).await, &rpc)) })
+                let (rpc, path) = (rpc.clone(), request.uri().path_and_query().cloned());
+                Box::pin(async move {
+                    let response = rpc.call(request).await;
+                    let path = path.as_ref().map_or("", PathAndQuery::path);
+                    Ok(correct(path, response, &rpc))
+                })
             }
             _ => {
                 let http = self.http.clone();

@@ -3,6 +3,8 @@
 
 use super::gate::Gate;
 use super::method::Method;
+use crate::service::Services;
+use std::sync::Arc;
 use tenon_proto::etcdserverpb as pb;
 use tenon_proto::etcdserverpb::auth_server::Auth;
 use tonic::{Request, Response, Status};
@@ -16,7 +18,7 @@ impl Auth for AuthRpc {
         &self,
         request: Request<pb::AuthEnableRequest>,
     ) -> Result<Response<pb::AuthEnableResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.auth.auth_enable(&caller, request).await
         };
         self.0.unary(Method::AuthAuthEnable, request, call).await
@@ -26,7 +28,7 @@ impl Auth for AuthRpc {
         &self,
         request: Request<pb::AuthDisableRequest>,
     ) -> Result<Response<pb::AuthDisableResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.auth.auth_disable(&caller, request).await
         };
         self.0.unary(Method::AuthAuthDisable, request, call).await
@@ -36,7 +38,7 @@ impl Auth for AuthRpc {
         &self,
         request: Request<pb::AuthStatusRequest>,
     ) -> Result<Response<pb::AuthStatusResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.auth.auth_status(&caller, request).await
         };
         self.0.unary(Method::AuthAuthStatus, request, call).await
@@ -46,7 +48,7 @@ impl Auth for AuthRpc {
         &self,
         request: Request<pb::AuthenticateRequest>,
     ) -> Result<Response<pb::AuthenticateResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.auth.authenticate(&caller, request).await
         };
         self.0.unary(Method::AuthAuthenticate, request, call).await
@@ -56,7 +58,7 @@ impl Auth for AuthRpc {
         &self,
         request: Request<pb::AuthUserAddRequest>,
     ) -> Result<Response<pb::AuthUserAddResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.auth.user_add(&caller, request).await
         };
         self.0.unary(Method::AuthUserAdd, request, call).await
@@ -66,7 +68,7 @@ impl Auth for AuthRpc {
         &self,
         request: Request<pb::AuthUserGetRequest>,
     ) -> Result<Response<pb::AuthUserGetResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.auth.user_get(&caller, request).await
         };
         self.0.unary(Method::AuthUserGet, request, call).await
@@ -76,7 +78,7 @@ impl Auth for AuthRpc {
         &self,
         request: Request<pb::AuthUserListRequest>,
     ) -> Result<Response<pb::AuthUserListResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.auth.user_list(&caller, request).await
         };
         self.0.unary(Method::AuthUserList, request, call).await
@@ -86,7 +88,7 @@ impl Auth for AuthRpc {
         &self,
         request: Request<pb::AuthUserDeleteRequest>,
     ) -> Result<Response<pb::AuthUserDeleteResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.auth.user_delete(&caller, request).await
         };
         self.0.unary(Method::AuthUserDelete, request, call).await
@@ -96,7 +98,7 @@ impl Auth for AuthRpc {
         &self,
         request: Request<pb::AuthUserChangePasswordRequest>,
     ) -> Result<Response<pb::AuthUserChangePasswordResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.auth.user_change_password(&caller, request).await
         };
         self.0
@@ -108,7 +110,7 @@ impl Auth for AuthRpc {
         &self,
         request: Request<pb::AuthUserGrantRoleRequest>,
     ) -> Result<Response<pb::AuthUserGrantRoleResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.auth.user_grant_role(&caller, request).await
         };
         self.0.unary(Method::AuthUserGrantRole, request, call).await
@@ -118,7 +120,7 @@ impl Auth for AuthRpc {
         &self,
         request: Request<pb::AuthUserRevokeRoleRequest>,
     ) -> Result<Response<pb::AuthUserRevokeRoleResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.auth.user_revoke_role(&caller, request).await
         };
         self.0
@@ -130,7 +132,7 @@ impl Auth for AuthRpc {
         &self,
         request: Request<pb::AuthRoleAddRequest>,
     ) -> Result<Response<pb::AuthRoleAddResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.auth.role_add(&caller, request).await
         };
         self.0.unary(Method::AuthRoleAdd, request, call).await
@@ -140,7 +142,7 @@ impl Auth for AuthRpc {
         &self,
         request: Request<pb::AuthRoleGetRequest>,
     ) -> Result<Response<pb::AuthRoleGetResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.auth.role_get(&caller, request).await
         };
         self.0.unary(Method::AuthRoleGet, request, call).await
@@ -150,7 +152,7 @@ impl Auth for AuthRpc {
         &self,
         request: Request<pb::AuthRoleListRequest>,
     ) -> Result<Response<pb::AuthRoleListResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.auth.role_list(&caller, request).await
         };
         self.0.unary(Method::AuthRoleList, request, call).await
@@ -160,7 +162,7 @@ impl Auth for AuthRpc {
         &self,
         request: Request<pb::AuthRoleDeleteRequest>,
     ) -> Result<Response<pb::AuthRoleDeleteResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.auth.role_delete(&caller, request).await
         };
         self.0.unary(Method::AuthRoleDelete, request, call).await
@@ -170,7 +172,7 @@ impl Auth for AuthRpc {
         &self,
         request: Request<pb::AuthRoleGrantPermissionRequest>,
     ) -> Result<Response<pb::AuthRoleGrantPermissionResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.auth.role_grant_permission(&caller, request).await
         };
         self.0
@@ -182,7 +184,7 @@ impl Auth for AuthRpc {
         &self,
         request: Request<pb::AuthRoleRevokePermissionRequest>,
     ) -> Result<Response<pb::AuthRoleRevokePermissionResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.auth.role_revoke_permission(&caller, request).await
         };
         self.0

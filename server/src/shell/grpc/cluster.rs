@@ -3,6 +3,8 @@
 
 use super::gate::Gate;
 use super::method::Method;
+use crate::service::Services;
+use std::sync::Arc;
 use tenon_proto::etcdserverpb as pb;
 use tenon_proto::etcdserverpb::cluster_server::Cluster;
 use tonic::{Request, Response, Status};
@@ -16,7 +18,7 @@ impl Cluster for ClusterRpc {
         &self,
         request: Request<pb::MemberAddRequest>,
     ) -> Result<Response<pb::MemberAddResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.cluster.member_add(&caller, request).await
         };
         self.0.unary(Method::ClusterMemberAdd, request, call).await
@@ -26,7 +28,7 @@ impl Cluster for ClusterRpc {
         &self,
         request: Request<pb::MemberRemoveRequest>,
     ) -> Result<Response<pb::MemberRemoveResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.cluster.member_remove(&caller, request).await
         };
         self.0
@@ -38,7 +40,7 @@ impl Cluster for ClusterRpc {
         &self,
         request: Request<pb::MemberUpdateRequest>,
     ) -> Result<Response<pb::MemberUpdateResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.cluster.member_update(&caller, request).await
         };
         self.0
@@ -50,7 +52,7 @@ impl Cluster for ClusterRpc {
         &self,
         request: Request<pb::MemberListRequest>,
     ) -> Result<Response<pb::MemberListResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.cluster.member_list(&caller, request).await
         };
         self.0.unary(Method::ClusterMemberList, request, call).await
@@ -60,7 +62,7 @@ impl Cluster for ClusterRpc {
         &self,
         request: Request<pb::MemberPromoteRequest>,
     ) -> Result<Response<pb::MemberPromoteResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.cluster.member_promote(&caller, request).await
         };
         self.0

@@ -24,7 +24,7 @@ use tonic::{Request, Response, Status};
 #[derive(Clone)]
 pub struct Gate {
     /// The services behind it.
-    pub services: Services,
+    pub services: Arc<Services>,
     /// Counts of calls.
     pub metrics: Arc<GrpcMetrics>,
     warn_after: Duration,
@@ -69,7 +69,7 @@ impl Gate {
     /// A gate before these services; calls slower than `warn_after` are logged.
     pub fn new(services: Services, metrics: Arc<GrpcMetrics>, warn_after: Duration) -> Gate {
         Gate {
-            services,
+            services: Arc::new(services),
             metrics,
             warn_after,
         }
@@ -133,7 +133,7 @@ impl Gate {
         &self,
         method: Method,
         request: Request<Q>,
-        call: impl FnOnce(Services, Caller, Q) -> F,
+        call: impl FnOnce(Arc<Services>, Caller, Q) -> F,
     ) -> Result<Response<R>, Status>
     where
         Q: Message,

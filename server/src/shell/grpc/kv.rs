@@ -4,6 +4,7 @@
 use super::answers::Answers;
 use super::gate::Gate;
 use super::method::Method;
+use crate::service::Services;
 use std::sync::Arc;
 use tenon_env::sync::mpsc;
 use tenon_proto::etcdserverpb as pb;
@@ -19,9 +20,8 @@ impl Kv for KvRpc {
         &self,
         request: Request<pb::RangeRequest>,
     ) -> Result<Response<pb::RangeResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
-            s.kv.range(&caller, request).await
-        };
+        let call =
+            |s: Arc<Services>, caller, request| async move { s.kv.range(&caller, request).await };
         self.0.unary(Method::KvRange, request, call).await
     }
 
@@ -29,9 +29,8 @@ impl Kv for KvRpc {
         &self,
         request: Request<pb::PutRequest>,
     ) -> Result<Response<pb::PutResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
-            s.kv.put(&caller, request).await
-        };
+        let call =
+            |s: Arc<Services>, caller, request| async move { s.kv.put(&caller, request).await };
         self.0.unary(Method::KvPut, request, call).await
     }
 
@@ -39,7 +38,7 @@ impl Kv for KvRpc {
         &self,
         request: Request<pb::DeleteRangeRequest>,
     ) -> Result<Response<pb::DeleteRangeResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.kv.delete_range(&caller, request).await
         };
         self.0.unary(Method::KvDeleteRange, request, call).await
@@ -49,9 +48,8 @@ impl Kv for KvRpc {
         &self,
         request: Request<pb::TxnRequest>,
     ) -> Result<Response<pb::TxnResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
-            s.kv.txn(&caller, request).await
-        };
+        let call =
+            |s: Arc<Services>, caller, request| async move { s.kv.txn(&caller, request).await };
         self.0.unary(Method::KvTxn, request, call).await
     }
 
@@ -59,9 +57,8 @@ impl Kv for KvRpc {
         &self,
         request: Request<pb::CompactionRequest>,
     ) -> Result<Response<pb::CompactionResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
-            s.kv.compact(&caller, request).await
-        };
+        let call =
+            |s: Arc<Services>, caller, request| async move { s.kv.compact(&caller, request).await };
         self.0.unary(Method::KvCompact, request, call).await
     }
 

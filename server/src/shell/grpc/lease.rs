@@ -5,6 +5,7 @@ use super::answers::Answers;
 use super::gate::Gate;
 use super::method::Method;
 use super::requests;
+use crate::service::Services;
 use std::sync::Arc;
 use tenon_env::sync::mpsc;
 use tenon_proto::etcdserverpb as pb;
@@ -23,7 +24,7 @@ impl Lease for LeaseRpc {
         &self,
         request: Request<pb::LeaseGrantRequest>,
     ) -> Result<Response<pb::LeaseGrantResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.lease.grant(&caller, request).await
         };
         self.0.unary(Method::LeaseLeaseGrant, request, call).await
@@ -33,7 +34,7 @@ impl Lease for LeaseRpc {
         &self,
         request: Request<pb::LeaseRevokeRequest>,
     ) -> Result<Response<pb::LeaseRevokeResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.lease.revoke(&caller, request).await
         };
         self.0.unary(Method::LeaseLeaseRevoke, request, call).await
@@ -43,7 +44,7 @@ impl Lease for LeaseRpc {
         &self,
         request: Request<pb::LeaseTimeToLiveRequest>,
     ) -> Result<Response<pb::LeaseTimeToLiveResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.lease.time_to_live(&caller, request).await
         };
         self.0
@@ -55,7 +56,7 @@ impl Lease for LeaseRpc {
         &self,
         request: Request<pb::LeaseLeasesRequest>,
     ) -> Result<Response<pb::LeaseLeasesResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.lease.leases(&caller, request).await
         };
         self.0.unary(Method::LeaseLeaseLeases, request, call).await
@@ -72,16 +73,16 @@ impl Lease for LeaseRpc {
             .begin(Method::LeaseLeaseKeepAlive, request.metadata())?;
         let needs_leader = requests::needs_leader(request.metadata());
         let running = Arc::new(running);
-        let requests = requests::read(&self.0, request.into_inner(), running.clone());
+        let (requests, pump) = requests::beside(request.into_inner(), running.clone());
         let (out, answers) = mpsc::channel(AHEAD);
         let lease = self.0.services.lease.clone();
-        self.0
-            .services
-            .context
-            .env()
-            .spawn("keep-alive", async move {
-                lease.keep_alive(&caller, needs_leader, requests, out).await;
-            });
-        Ok(Response::new(Answers::new(answers, running)))
+        let service = async move {
+            tokio::select! {
+                biased;
+                () = pump => {}
+                () = lease.keep_alive(&caller, needs_leader, requests, out) => {}
+            }
+        };
+        Ok(Response::new(Answers::of(service, answers, running)))
     }
 }

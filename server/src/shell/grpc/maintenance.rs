@@ -3,6 +3,8 @@
 
 use super::gate::Gate;
 use super::method::Method;
+use crate::service::Services;
+use std::sync::Arc;
 use tenon_proto::etcdserverpb as pb;
 use tenon_proto::etcdserverpb::maintenance_server::Maintenance;
 use tonic::{Request, Response, Status};
@@ -16,7 +18,7 @@ impl Maintenance for MaintenanceRpc {
         &self,
         request: Request<pb::AlarmRequest>,
     ) -> Result<Response<pb::AlarmResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.maintenance.alarm(&caller, request).await
         };
         self.0.unary(Method::MaintenanceAlarm, request, call).await
@@ -26,7 +28,7 @@ impl Maintenance for MaintenanceRpc {
         &self,
         request: Request<pb::StatusRequest>,
     ) -> Result<Response<pb::StatusResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.maintenance.status(&caller, request).await
         };
         self.0.unary(Method::MaintenanceStatus, request, call).await
@@ -36,7 +38,7 @@ impl Maintenance for MaintenanceRpc {
         &self,
         request: Request<pb::DefragmentRequest>,
     ) -> Result<Response<pb::DefragmentResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.maintenance.defragment(&caller, request).await
         };
         self.0
@@ -48,7 +50,7 @@ impl Maintenance for MaintenanceRpc {
         &self,
         request: Request<pb::HashRequest>,
     ) -> Result<Response<pb::HashResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.maintenance.hash(&caller, request).await
         };
         self.0.unary(Method::MaintenanceHash, request, call).await
@@ -58,7 +60,7 @@ impl Maintenance for MaintenanceRpc {
         &self,
         request: Request<pb::MoveLeaderRequest>,
     ) -> Result<Response<pb::MoveLeaderResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.maintenance.move_leader(&caller, request).await
         };
         self.0
@@ -70,7 +72,7 @@ impl Maintenance for MaintenanceRpc {
         &self,
         request: Request<pb::DowngradeRequest>,
     ) -> Result<Response<pb::DowngradeResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.maintenance.downgrade(&caller, request).await
         };
         self.0
@@ -82,7 +84,7 @@ impl Maintenance for MaintenanceRpc {
         &self,
         request: Request<pb::HashKvRequest>,
     ) -> Result<Response<pb::HashKvResponse>, Status> {
-        let call = |s: crate::service::Services, caller, request| async move {
+        let call = |s: Arc<Services>, caller, request| async move {
             s.maintenance.hash_kv(&caller, request).await
         };
         self.0.unary(Method::MaintenanceHashKv, request, call).await

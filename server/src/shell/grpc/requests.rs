@@ -12,27 +12,53 @@ use tonic::metadata::MetadataMap;
 /// Requests read ahead of the service.
 const AHEAD: usize = 64;
 
-/// Reads requests until the client ends, its stream breaks, or the service is gone.
-pub fn read<Q>(gate: &Gate, mut from: Streaming<Q>, running: Arc<Running>) -> mpsc::Receiver<Q>
+/// Reads requests in a task of its own.
+pub fn read<Q>(gate: &Gate, from: Streaming<Q>, running: Arc<Running>) -> mpsc::Receiver<Q>
 where
     Q: Message + Default + 'static,
 {
     let (to, requests) = mpsc::channel(AHEAD);
-    gate.services.context.env().spawn("requests", async move {
-        loop {
-            let request = tokio::select! {
-                biased;
-                () = to.closed() => return,
-                request = from.message() => request,
-            };
-            let Ok(Some(request)) = request else { return };
-            running.received(request.encoded_len());
-            if to.send(request).await.is_err() {
-                return;
-            }
-        }
-    });
+    gate.services
+        .context
+        .env()
+        .spawn("requests", pump(from, to, running));
     requests
+}
+
+/// Requests for a service that runs beside them in one task: the channel, and the future that fills it and
+/// then waits, so that the service decides when the call ends.
+pub fn beside<Q>(
+    from: Streaming<Q>,
+    running: Arc<Running>,
+) -> (mpsc::Receiver<Q>, impl Future<Output = ()> + Send + 'static)
+where
+    Q: Message + Default + 'static,
+{
+    let (to, requests) = mpsc::channel(AHEAD);
+    let pump = async move {
+        pump(from, to, running).await;
+        std::future::pending().await
+    };
+    (requests, pump)
+}
+
+/// Reads requests until the client ends, its stream breaks, or the service is gone.
+async fn pump<Q>(mut from: Streaming<Q>, to: mpsc::Sender<Q>, running: Arc<Running>)
+where
+    Q: Message + Default + 'static,
+{
+    loop {
+        let request = tokio::select! {
+            biased;
+            () = to.closed() => return,
+            request = from.message() => request,
+        };
+        let Ok(Some(request)) = request else { return };
+        running.received(request.encoded_len());
+        if to.send(request).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Whether the client asked for a member with a leader.

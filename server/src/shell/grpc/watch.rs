@@ -30,9 +30,7 @@ impl Watch for WatchRpc {
         let requests = requests::read(&self.0, request.into_inner(), running.clone());
         let (out, answers) = mpsc::channel(AHEAD);
         let watch = self.0.services.watch.clone();
-        self.0.services.context.env().spawn("watch", async move {
-            watch.serve(caller, needs_leader, requests, out).await;
-        });
-        Ok(Response::new(Answers::new(answers, running)))
+        let service = async move { watch.serve(caller, needs_leader, requests, out).await };
+        Ok(Response::new(Answers::of(service, answers, running)))
     }
 }
