@@ -23,6 +23,7 @@
 //! What this does not do: permission, quotas, leases' life, the order of requests; the state above it
 //! decides those.
 
+mod blocks;
 pub mod entry;
 pub mod hash;
 pub mod index;

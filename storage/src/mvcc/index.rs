@@ -1,9 +1,8 @@
 //! Room storage, MVCC: all keys in order, each with its [`KeyEntry`]. Pure data.
 
+use super::blocks::Blocks;
 use super::entry::KeyEntry;
 use crate::engine::RecordKey;
-use std::collections::BTreeMap;
-use std::ops::Bound;
 
 /// A key interval in etcd's words, borrowed: `end` empty = the one key; one zero byte = all keys from
 /// `key` on; otherwise half open. An inverted interval is empty.
@@ -14,8 +13,6 @@ pub struct Interval<'a> {
     /// See the type.
     pub end: &'a [u8],
 }
-
-type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 impl<'a> Interval<'a> {
     /// The interval from `key` to `end`.
@@ -37,14 +34,12 @@ impl<'a> Interval<'a> {
         }
     }
 
-    /// Bounds for a sorted map; `None` when nothing can lie inside.
-    fn bounds(&self) -> Option<Bounds<'a>> {
-        let from = Bound::Included(self.key);
+    /// Whether a key at or above the interval's start lies before its end.
+    fn reaches(&self, key: &[u8]) -> bool {
         match self.end {
-            [] => Some((from, Bound::Included(self.key))),
-            [0] => Some((from, Bound::Unbounded)),
-            end if end <= self.key => None,
-            end => Some((from, Bound::Excluded(end))),
+            [] => key == self.key,
+            [0] => true,
+            end => key < end,
         }
     }
 }
@@ -52,7 +47,7 @@ impl<'a> Interval<'a> {
 /// The key index.
 #[derive(Debug, Default)]
 pub struct Index {
-    keys: BTreeMap<Box<[u8]>, KeyEntry>,
+    keys: Blocks,
 }
 
 /// Result of one step of [`Index::sweep`].
@@ -65,21 +60,9 @@ pub enum Swept {
 }
 
 impl Index {
-    /// An index from entries in any order of distinct keys; builds a denser map than single inserts.
-    pub fn from_entries(mut entries: Vec<(Box<[u8]>, KeyEntry)>) -> Index {
-        entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        Index {
-            keys: entries.into_iter().collect(),
-        }
-    }
-
-    /// Adds entries of absent keys, ascending by key.
+    /// Adds entries of absent keys, ascending by key; the first ones stand dense.
     pub fn extend_sorted(&mut self, entries: Vec<(Box<[u8]>, KeyEntry)>) {
-        if self.keys.is_empty() {
-            self.keys = entries.into_iter().collect();
-        } else {
-            self.keys.extend(entries);
-        }
+        self.keys.extend_sorted(entries);
     }
 
     /// Number of keys with any change kept, deleted ones included.
@@ -89,7 +72,7 @@ impl Index {
 
     /// Whether no key is known.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.keys.len() == 0
     }
 
     /// The entry of `key`.
@@ -104,50 +87,30 @@ impl Index {
 
     /// Adds a key that is not there.
     pub fn insert(&mut self, key: &[u8], entry: KeyEntry) {
-        let former = self.keys.insert(key.into(), entry);
-        assert!(former.is_none(), "only absent keys are inserted");
+        self.keys.insert(key.into(), entry);
     }
 
     /// Entries of an interval, ascending by key.
     pub fn range<'a>(
         &'a self,
-        interval: Interval<'_>,
+        interval: Interval<'a>,
     ) -> impl Iterator<Item = (&'a [u8], &'a KeyEntry)> {
-        let range = interval
-            .bounds()
-            .map(|bounds| self.keys.range::<[u8], _>(bounds));
-        range.into_iter().flatten().map(|(k, e)| (&**k, e))
+        let from = self.keys.iter_from(interval.key, true);
+        from.take_while(move |(key, _)| interval.reaches(key))
     }
 
-    /// Entries of an interval, ascending by key, to change them.
-    pub fn range_mut<'a>(
-        &'a mut self,
-        interval: Interval<'_>,
-    ) -> impl Iterator<Item = (&'a [u8], &'a mut KeyEntry)> {
-        let range = interval
-            .bounds()
-            .map(|bounds| self.keys.range_mut::<[u8], _>(bounds));
-        range.into_iter().flatten().map(|(k, e)| (&**k, e))
-    }
-
-    /// Entries of an interval after `after`, ascending by key: how a long scan goes on.
+    /// Entries of an interval after `after`, which lies in it, ascending by key: how a long scan goes
+    /// on.
     pub fn range_after<'a>(
         &'a self,
-        interval: Interval<'_>,
+        interval: Interval<'a>,
         after: &[u8],
     ) -> impl Iterator<Item = (&'a [u8], &'a KeyEntry)> {
-        let range = interval.bounds().and_then(|(_, end)| {
-            let open = match end {
-                Bound::Excluded(end) => after < end,
-                Bound::Included(end) => after < end,
-                Bound::Unbounded => true,
-            };
-            open.then(|| self.keys.range::<[u8], _>((Bound::Excluded(after), end)))
-        });
-        range.into_iter().flatten().map(|(k, e)| (&**k, e))
+        let from = self.keys.iter_from(after, false);
+        from.take_while(move |(key, _)| interval.reaches(key))
     }
 
-    /// One step of compaction at `at`: looks at up to `keys_max` keys after `after` and drops what
+    /// One step of compaction at `at`: looks at about `keys_max` keys after `after` and drops what
     /// compaction passed, handing each dropped record to `removed`.
     pub fn sweep(
         &mut self,
@@ -156,29 +119,10 @@ impl Index {
         at: i64,
         mut removed: impl FnMut(RecordKey),
     ) -> Swept {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut empty = Vec::new();
-        let mut last = None;
-        let mut seen = 0;
-        for (key, entry) in self.keys.range_mut::<[u8], _>((from, Bound::Unbounded)) {
-            seen += 1;
-            if entry.compact(at, &mut removed) {
-                empty.push(key.clone());
-            }
-            if seen == keys_max {
-                last = Some(key.clone());
-                break;
-            }
-        }
-        for key in &empty {
-            self.keys.remove(key);
-        }
+        let last = self
+            .keys
+            .sweep(after, keys_max, |entry| entry.compact(at, &mut removed));
         last.map_or(Swept::All, Swept::Until)
-    }
-
-    /// Bytes of heap memory behind entries with more than one record, for tests of the bound.
-    pub fn history_bytes(&self) -> usize {
-        self.keys.values().map(KeyEntry::heap_bytes).sum()
     }
 }
 
@@ -203,7 +147,8 @@ mod tests {
         let entries = ["a", "b", "ba", "c"].iter().enumerate();
         let entries =
             entries.map(|(i, k)| (k.as_bytes().into(), KeyEntry::created(key(i as i64 + 2), 0)));
-        let index = Index::from_entries(entries.collect());
+        let mut index = Index::default();
+        index.extend_sorted(entries.collect());
         let at = |k: &'static str, e: &'static str| Interval::new(k.as_bytes(), e.as_bytes());
         assert_eq!(names(index.range(at("b", ""))), [b"b"]);
         assert_eq!(names(index.range(at("b", "c"))), [&b"b"[..], b"ba"]);
@@ -230,8 +175,8 @@ mod tests {
     #[test]
     fn an_entry_stays_small() {
         assert_eq!(size_of::<KeyEntry>(), 48);
-        // Worst fill of a B-tree node is 6 of 11; the key's box is 16 bytes and one allocation.
-        let worst = (size_of::<KeyEntry>() + size_of::<Box<[u8]>>()) * 11 / 6 + 16;
+        // Beside the key's bytes: its box with one allocation, the entry, and a block half empty.
+        let worst = (size_of::<KeyEntry>() + size_of::<Box<[u8]>>()) * 2 + 16;
         assert!(worst <= 150, "{worst} bytes for each key");
     }
 }
