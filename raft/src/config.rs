@@ -3,9 +3,10 @@
 
 use crate::error::StartError;
 use openraft::SnapshotPolicy;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tenon_proto::ids::{ClusterId, MemberId};
-use tenon_proto::log::Membership;
+use tenon_proto::log::{Membership, Node};
 
 /// What a member's raft is started with.
 #[derive(Clone, Debug)]
@@ -23,9 +24,14 @@ pub struct RaftConfig {
     pub snapshot_catchup_entries: u64,
     /// Bytes of the WAL above which old entries go, however many must be kept.
     pub wal_bytes_max: u64,
+    /// Most bytes per second of a snapshot sent to a peer; 0 = as fast as it goes.
+    pub snapshot_bytes_per_second: u64,
     /// The first configuration, for a member without a log; every first member gets the same. `None` to
     /// join a running cluster or to restart.
     pub initial: Option<Membership>,
+    /// Members of the running cluster, for one that joins it with an empty disk: they are asked whether it
+    /// has run before. Not needed beside `initial`.
+    pub known_peers: BTreeMap<u64, Node>,
 }
 
 impl RaftConfig {
@@ -38,7 +44,9 @@ impl RaftConfig {
             election: Duration::from_millis(1000),
             snapshot_catchup_entries: 5000,
             wal_bytes_max: 96 << 20,
+            snapshot_bytes_per_second: 0,
             initial: None,
+            known_peers: BTreeMap::new(),
         }
     }
 }

@@ -139,6 +139,13 @@ impl Flights {
         self.0.lock().up.is_empty()
     }
 
+    /// Waiters of all flights.
+    pub(crate) fn waiting(&self) -> usize {
+        let board = self.0.lock();
+        let waiting = |flight: &Arc<Flight>| flight.waiters.lock().iter().flatten().count();
+        board.up.values().map(waiting).sum()
+    }
+
     /// Answers every waiter whose deadline has passed.
     pub(crate) fn expire(&self, now: Instant) {
         let up: Vec<Arc<Flight>> = self.0.lock().up.values().cloned().collect();

@@ -1,11 +1,13 @@
 //! Room `raft`: the way in for the rooms above, in words of our own. Calls may come from any task; the work
 //! is done by tasks inside the node's scope.
 
+mod asks;
+
 use crate::config::{self, RaftConfig};
 use crate::error::{MemberError, ProposeError, ReadError, StartError};
 use crate::flight::Applied;
 use crate::log_store::LogStore;
-use crate::network::{self, Factory, Identity, Links};
+use crate::network::{self, Factory, Identity, Links, Refused};
 use crate::node::{Change, Node, Parts};
 use crate::proposer::Proposer;
 use crate::reads::Reads;
@@ -17,12 +19,13 @@ use crate::upkeep;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use tenon_env::sync::watch;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use tenon_env::sync::{self, watch};
 use tenon_env::{Env, Instant, NodeScope, Task};
 use tenon_proto::command::Command;
 use tenon_proto::ids::{LogIndex, MemberId};
 use tenon_proto::log::{Membership, Node as MemberNode};
+use tenon_proto::peer::refusal;
 use tenon_storage::Store;
 use tenon_storage::wal::{Recovery, Wal};
 
@@ -179,6 +182,17 @@ impl RaftHandle {
         self.node.watch_fatal()
     }
 
+    /// Why this member is none any more, once a peer told it that it has been removed. It can do nothing
+    /// useful from then on.
+    pub fn removed(&self) -> watch::Receiver<Option<String>> {
+        self.node.watch_removed()
+    }
+
+    /// Commands of this member's callers that are queued or under way.
+    pub fn pending_proposals(&self) -> usize {
+        self.node.proposer().pending()
+    }
+
     /// Ends all tasks: callers get their answers, openraft stops. Store and WAL stay open; close the store
     /// first, then the WAL.
     pub async fn shutdown(&self) {
@@ -197,17 +211,19 @@ async fn start(
     recovery: Recovery,
 ) -> Result<RaftHandle, StartError> {
     let settings = Arc::new(config::openraft(&config)?);
+    let first = config.initial.as_ref().map(first_nodes).transpose()?;
     let member = config.member_id;
+    let is_empty = recovery.last.is_none() && recovery.vote.is_none() && store.applied().is_none();
     let sole = Arc::new(Sole::new(member.0));
     let (applied_tx, applied) = watch::channel(store.applied().map(|id| id.index));
     let log = LogStore::new(wal.clone(), &recovery, store.clone(), sole.clone());
-    let machine = StateMachine::new(store.clone(), sole.clone(), applied_tx);
-    let links = Arc::new(links(&env, &config, &store));
-    let factory = Factory::new(links.clone(), config.election);
+    let machine = StateMachine::new(&env, store.clone(), sole.clone(), applied_tx);
+    let removed = watch::Sender::new(None);
+    let links = Arc::new(links(&env, &config, &store, removed.clone()));
+    let factory = Factory::new(links.clone(), config.election, config.snapshot_bytes_per_second);
     let raft = openraft::Raft::new(member.0, settings, factory, log, machine).await;
     let raft = raft.map_err(|e| StartError::Storage(e.to_string()))?;
     let reads = Reads::new(&env, sole.clone(), applied.clone());
-    let initial = config.initial.clone();
     let status = RaftStatus::unknown(member, config.cluster_id);
     let node = Node::new(Parts {
         proposer: Proposer::new(&env),
@@ -221,21 +237,51 @@ async fn start(
         applied,
         status: watch::Sender::new(status),
         fatal: watch::Sender::new(None),
+        admitted: AtomicBool::new(false),
+        removed,
+        receiving: sync::Mutex::new(None),
         heard: AtomicU64::new(0),
+        asks: Default::default(),
     });
-    if let Some(initial) = initial {
-        let nodes = first_nodes(&initial)?;
-        node.bootstrap(nodes).await.map_err(StartError::Bootstrap)?;
-    }
-    node.report_membership()
-        .await
-        .map_err(StartError::Storage)?;
     let tasks = Arc::new(Mutex::new(spawn_tasks(&node, &reads)));
-    Ok(RaftHandle { node, reads, tasks })
+    let handle = RaftHandle { node, reads, tasks };
+    handle.take_part(first, is_empty).await?;
+    Ok(handle)
+}
+
+impl RaftHandle {
+    /// Begins the log where there is none and lets raft take part; with an empty disk and peers only after
+    /// they were asked, for which this does not wait.
+    async fn take_part(
+        &self,
+        first: Option<BTreeMap<u64, Birth>>,
+        is_empty: bool,
+    ) -> Result<(), StartError> {
+        let node = &self.node;
+        let config = node.config();
+        let mut peers = config.known_peers.clone();
+        peers.extend(config.initial.iter().flat_map(|first| first.nodes.clone()));
+        peers.remove(&config.member_id.0);
+        if is_empty && !peers.is_empty() {
+            let inquiry = node.clone().inquire(peers, first);
+            self.tasks.lock().push(node.env().spawn("raft-inquiry", inquiry));
+            return Ok(());
+        }
+        node.admit();
+        if let Some(first) = first {
+            node.bootstrap(first).await.map_err(StartError::Bootstrap)?;
+        }
+        node.report_membership().await.map_err(StartError::Storage)
+    }
 }
 
 /// The ways to peers. Their present addresses stand in the members table.
-fn links(env: &Env, config: &RaftConfig, store: &Store) -> Links {
+fn links(
+    env: &Env,
+    config: &RaftConfig,
+    store: &Store,
+    removed: watch::Sender<Option<String>>,
+) -> Links {
     let me = Identity {
         cluster: config.cluster_id,
         member: config.member_id,
@@ -248,7 +294,12 @@ fn links(env: &Env, config: &RaftConfig, store: &Store) -> Links {
             .find(|m| m.id.0 == member)
             .map(|m| m.peer_urls)
     };
-    let links = Links::new(env.clone(), me, addresses, |_refused| ());
+    let refused = move |refused: &Refused| {
+        if refused.kind == refusal::Kind::Removed {
+            removed.send_replace(Some(refused.text.clone()));
+        }
+    };
+    let links = Links::new(env.clone(), me, addresses, refused);
     for (id, node) in config
         .initial
         .iter()

@@ -42,6 +42,9 @@ struct Shared {
 
 impl LogStore {
     pub(crate) fn new(wal: Wal, recovery: &Recovery, store: Store, sole: Arc<Sole>) -> LogStore {
+        // What recovery found is durable. Without being told, the store could not drain while the log is
+        // replayed, and a replay larger than its memory would wait for ever.
+        store.set_wal_flushed(recovery.last.as_ref().map_or(0, |id| id.index));
         LogStore(Arc::new(Shared {
             wal,
             store,

@@ -2,9 +2,11 @@
 //! say to and answers on the streams it is dialled by; who is who and which protocol is spoken is settled by
 //! a greeting. Knows nothing of sockets or certificates: the transport below settles those.
 
+mod bulk;
 mod greeting;
 mod link;
 mod peer;
+mod receive;
 mod serve;
 mod session;
 mod wire;
@@ -18,6 +20,7 @@ use tenon_proto::log;
 pub(crate) use greeting::{Identity, Refused};
 pub(crate) use link::Lost;
 pub(crate) use peer::Factory;
+pub(crate) use receive::{Receiving, meta};
 pub(crate) use serve::serve;
 pub(crate) use wire::{read_change_error, read_outcome, read_reason};
 

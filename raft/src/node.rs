@@ -1,12 +1,14 @@
 //! Room `raft`: one running raft, as the tasks of this room share it. Every call into openraft runs inside
 //! the node's scope.
 
+mod asks;
 mod follow;
 mod forward;
+mod inquiry;
 mod members;
 
 use crate::config::RaftConfig;
-use crate::network::Links;
+use crate::network::{Links, Receiving};
 use crate::proposer::Proposer;
 use crate::sole::Sole;
 use crate::state_machine::StateMachine;
@@ -17,9 +19,9 @@ use openraft::errors::Fatal;
 use openraft::raft::{AppendEntriesRequest, StreamAppendResult};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tenon_env::sync::watch;
+use tenon_env::sync::{self, watch};
 use tenon_env::{Env, Instant, NodeScope};
 use tenon_proto::ids::{LogIndex, MemberId};
 use tenon_proto::peer::AcquaintanceReply;
@@ -46,6 +48,14 @@ pub(crate) struct Parts {
     pub(crate) applied: watch::Receiver<Option<u64>>,
     pub(crate) status: watch::Sender<RaftStatus>,
     pub(crate) fatal: watch::Sender<Option<String>>,
+    /// Whether raft may take part.
+    pub(crate) admitted: AtomicBool,
+    /// Why this member is none any more, once a peer said so.
+    pub(crate) removed: watch::Sender<Option<String>>,
+    /// A snapshot that is on its way here.
+    pub(crate) receiving: sync::Mutex<Option<Receiving>>,
+    /// Who answers the services of other members.
+    pub(crate) asks: asks::Desk,
     /// When the leader was last heard, nanoseconds of the node's clock.
     pub(crate) heard: AtomicU64,
 }
@@ -83,6 +93,10 @@ impl Node {
         &self.0.links
     }
 
+    pub(crate) fn receiving(&self) -> &sync::Mutex<Option<Receiving>> {
+        &self.0.receiving
+    }
+
     pub(crate) fn proposer(&self) -> &Proposer {
         &self.0.proposer
     }
@@ -98,6 +112,10 @@ impl Node {
 
     pub(crate) fn watch_fatal(&self) -> watch::Receiver<Option<String>> {
         self.0.fatal.subscribe()
+    }
+
+    pub(crate) fn watch_removed(&self) -> watch::Receiver<Option<String>> {
+        self.0.removed.subscribe()
     }
 
     pub(crate) fn status(&self) -> RaftStatus {

@@ -234,6 +234,11 @@ impl Proposer {
         idle
     }
 
+    /// Commands queued or under way.
+    pub(crate) fn pending(&self) -> usize {
+        self.0.queue.lock().waiting.len() + self.0.flights.waiting()
+    }
+
     /// Takes nothing more; answers everybody.
     pub(crate) fn close(&self) {
         let waiting = {

@@ -1,6 +1,7 @@
 //! Room `raft`: committed entries go into `storage`'s store in order, and their results straight to whoever
 //! waits for them. May touch the store; decides nothing about what a command means.
 
+use crate::network::meta;
 use crate::sole::Sole;
 use crate::types::{Body, Config, Entry, LogId, Results, StoredMembership};
 use crate::types::{from_log_id, from_membership, stored_membership, to_log_id};
@@ -10,12 +11,14 @@ use openraft::type_config::alias::{SnapshotMetaOf, SnapshotOf};
 use std::io;
 use std::sync::Arc;
 use tenon_env::sync::watch;
+use tenon_env::{Env, Lane};
 use tenon_proto::log;
 use tenon_storage::Store;
 use tenon_storage::state::SnapshotView;
 
 /// The state machine openraft drives, on one task.
 pub(crate) struct StateMachine {
+    env: Env,
     store: Store,
     sole: Arc<Sole>,
     applied: watch::Sender<Option<u64>>,
@@ -24,11 +27,13 @@ pub(crate) struct StateMachine {
 impl StateMachine {
     /// `applied` follows the index of the newest applied entry.
     pub(crate) fn new(
+        env: &Env,
         store: Store,
         sole: Arc<Sole>,
         applied: watch::Sender<Option<u64>>,
     ) -> StateMachine {
         StateMachine {
+            env: env.clone(),
             store,
             sole,
             applied,
@@ -83,16 +88,8 @@ fn view(store: &Store) -> io::Result<Option<SnapshotOf<Config, SnapshotView>>> {
     let Some(view) = store.snapshot() else {
         return Ok(None);
     };
-    let (id, membership) = view.membership().map_err(io::Error::other)?;
-    let last_membership = stored(id.as_ref(), &membership)?;
-    let meta = SnapshotMetaOf::<Config> {
-        last_log_id: Some(to_log_id(&view.log_id())),
-        last_membership,
-    };
-    Ok(Some(Snapshot {
-        meta,
-        snapshot: view,
-    }))
+    let meta = meta(&view).map_err(io::Error::other)?;
+    Ok(Some(Snapshot { meta, snapshot: view }))
 }
 
 /// Makes views.
@@ -136,11 +133,19 @@ impl RaftStateMachine<Config> for StateMachine {
     async fn install_snapshot(
         &mut self,
         meta: &SnapshotMetaOf<Config>,
-        _snapshot: SnapshotView,
+        snapshot: SnapshotView,
     ) -> io::Result<()> {
-        Err(io::Error::other(format!(
-            "cannot install the snapshot {meta}: not implemented"
-        )))
+        tracing::info!("installing the snapshot {meta}");
+        self.sole.on_truncate();
+        let store = self.store.clone();
+        let step = move || store.install_snapshot(&snapshot);
+        let installed = self.env.blocking(Lane::Engine, step).await;
+        installed.map_err(io::Error::other)?.map_err(io::Error::other)?;
+        if let Some(id) = meta.last_log_id {
+            self.sole.on_applied(id.leader_id.term);
+            self.applied.send_replace(Some(id.index));
+        }
+        Ok(())
     }
 
     async fn get_current_snapshot(

@@ -29,7 +29,7 @@ impl StoreBuilder<Config, LogStore, StateMachine, tempfile::TempDir> for Fresh {
         let (wal, recovery) = Wal::open(&self.0, dir.path(), options).expect("a log");
         let sole = Arc::new(Sole::new(1));
         let log = LogStore::new(wal, &recovery, store.clone(), sole.clone());
-        Ok((dir, log, StateMachine::new(store, sole, watch::Sender::new(None))))
+        Ok((dir, log, StateMachine::new(&self.0, store, sole, watch::Sender::new(None))))
     }
 }
 

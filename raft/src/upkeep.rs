@@ -42,6 +42,10 @@ pub(crate) async fn purge(env: Env, node: Node) {
     loop {
         env.sleep(PERIOD).await;
         let durable = node.store().engine_durable().0;
+        if durable == 0 {
+            // No snapshot can be had yet: the engine is new, or cannot write.
+            continue;
+        }
         let wal = node.wal();
         let first = wal
             .purge_intent()

@@ -1,9 +1,11 @@
 //! Room `raft`: a peer as openraft addresses it: one client for replication, one for heartbeats, one for
 //! snapshots, all over the peer's one link (snapshots over a stream of their own).
 
+use super::bulk::Sending;
 use super::link::{Link, Lost};
 use super::{Links, wire};
 use crate::types::{Birth, Config, Vote};
+use futures_util::future::{Either, select};
 use futures_util::{FutureExt, Stream, StreamExt};
 use openraft::base::{BoxFuture, BoxStream};
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
@@ -28,17 +30,20 @@ pub(crate) struct Factory {
     links: Arc<Links>,
     /// How long an append may take before its stream counts as stuck.
     patience: Duration,
+    /// Bytes per second of a snapshot; 0 = as fast as it goes.
+    snapshot_rate: u64,
 }
 
 impl Factory {
-    pub(crate) fn new(links: Arc<Links>, patience: Duration) -> Factory {
-        Factory { links, patience }
+    pub(crate) fn new(links: Arc<Links>, patience: Duration, snapshot_rate: u64) -> Factory {
+        Factory { links, patience, snapshot_rate }
     }
 
     fn peer(&self, target: u64, use_for: Use) -> Peer {
         Peer {
             link: self.links.to(target),
             patience: self.patience,
+            snapshot_rate: self.snapshot_rate,
             use_for,
         }
     }
@@ -70,6 +75,7 @@ enum Use {
 pub(crate) struct Peer {
     link: Link,
     patience: Duration,
+    snapshot_rate: u64,
     use_for: Use,
 }
 
@@ -195,11 +201,22 @@ impl RaftNetworkV2<Config> for Peer {
 
     async fn full_snapshot(
         &mut self,
-        _vote: Vote,
-        _snapshot: SnapshotOf<Config, SnapshotView>,
-        _cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
+        vote: Vote,
+        snapshot: SnapshotOf<Config, SnapshotView>,
+        cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<Config>, StreamingError<Config>> {
-        Err(Unreachable::from_string("snapshots are not sent yet").into())
+        let sending = Sending {
+            link: self.link.clone(),
+            vote,
+            view: snapshot.snapshot,
+            rate: self.snapshot_rate,
+        };
+        let (send, cancel) = (std::pin::pin!(sending.run()), std::pin::pin!(cancel));
+        match select(send, cancel).await {
+            Either::Left((Ok(vote), _)) => Ok(SnapshotResponse { vote }),
+            Either::Left((Err(why), _)) => Err(Unreachable::from_string(why).into()),
+            Either::Right((closed, _)) => Err(closed.into()),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Room `raft`: what peers ask of this member. Each stream opened by a peer has a task that reads it; slow
 //! requests are served on tasks of their own, so that a heartbeat never waits behind them.
 
+use super::receive::receive;
 use super::session::Session;
 use super::{greeting, wire};
 use crate::node::Node;
@@ -54,7 +55,8 @@ async fn accept(node: Node, kind: StreamKind, mut stream: Box<dyn NetStream>) {
             let ended = read(&node, stream).await;
             tracing::debug!("the stream from member {peer} ended: {ended}");
         }
-        StreamKind::Bulk => tracing::warn!("member {peer} opened a bulk stream"),
+        StreamKind::Bulk if node.is_admitted() => receive(&node, peer, stream).await,
+        StreamKind::Bulk => {}
     }
 }
 
@@ -76,7 +78,7 @@ async fn read(node: &Node, stream: Box<dyn NetStream>) -> String {
             Err(text) => break text,
         };
         match request.body {
-            Some(request::Body::Append(append)) if append.session != 0 => {
+            Some(request::Body::Append(append)) if append.session != 0 && node.is_admitted() => {
                 push(node, &mut session, &replies, request.id, append).await;
             }
             Some(body) => {
@@ -125,6 +127,9 @@ async fn push(
 
 /// Requests that stand alone.
 async fn node_answers(node: &Node, body: request::Body) -> Result<response::Body, String> {
+    if !node.is_admitted() && !matches!(body, request::Body::Acquaintance(_)) {
+        return Err("this member is still asking its peers who it is".to_owned());
+    }
     Ok(match body {
         request::Body::Append(append) => {
             let append = wire::read_append(append)?;
@@ -177,6 +182,7 @@ async fn node_answers(node: &Node, body: request::Body) -> Result<response::Body
                 outcome: Some(outcome),
             })
         }
+        request::Body::Ask(ask) => response::Body::Ask(node.take_ask(ask).await?),
         request::Body::Acquaintance(ask) => {
             response::Body::Acquaintance(node.acquaintance(ask.member))
         }

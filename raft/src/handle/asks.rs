@@ -1,0 +1,41 @@
+//! Room `raft`: the way in for questions between the services of members.
+
+use super::RaftHandle;
+use crate::error::Reason;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tenon_env::BoxFuture;
+use tenon_proto::ids::MemberId;
+use tenon_proto::peer::{ask::Ask, ask_reply::Reply};
+
+impl RaftHandle {
+    /// Answers by `answerer` what the services of other members ask from now on.
+    pub fn answer_asks_by(
+        &self,
+        answerer: impl Fn(Ask) -> BoxFuture<'static, Reply> + Send + Sync + 'static,
+    ) {
+        self.node.answer_asks_by(Arc::new(answerer));
+    }
+
+    /// Asks the services of another member. Questions change nothing that asking twice would harm.
+    ///
+    /// # Errors
+    /// `NoLeader` when the question did not leave this member, `StreamBroken` when no answer came.
+    pub async fn ask(&self, member: MemberId, ask: Ask, within: Duration) -> Result<Reply, Reason> {
+        self.node.ask_services(member, ask, within).await
+    }
+
+    /// Members that acknowledged a heartbeat of the leader `within` this time, the leader among them. Other
+    /// members ask it, for `patience`.
+    ///
+    /// # Errors
+    /// Without a leader, or when it does not answer.
+    pub async fn heard_by_leader(
+        &self,
+        within: Duration,
+        patience: Duration,
+    ) -> Result<BTreeSet<MemberId>, Reason> {
+        self.node.heard_by_leader(within, patience).await
+    }
+}
