@@ -75,28 +75,58 @@ pub fn free_port() -> u16 {
     socket.local_addr().expect("bound").port()
 }
 
-/// A running member of its own cluster. Killed when dropped.
+/// A running member. Killed when dropped.
 pub struct Server {
     program: Program,
-    child: Child,
+    /// None while it is down.
+    child: Option<Child>,
     dir: tempfile::TempDir,
-    ports: (u16, u16),
+    args: Vec<String>,
     pub url: String,
 }
 
 impl Server {
+    /// The one member of its own cluster.
     pub async fn start(program: &Program) -> Server {
-        let dir = tempfile::tempdir().expect("a directory");
-        let ports = (free_port(), free_port());
-        let server = Server {
-            child: spawn(program, &dir, ports),
-            program: program.clone(),
-            dir,
-            ports,
-            url: format!("http://127.0.0.1:{}", ports.0),
-        };
-        server.ready().await;
-        server
+        let mut members = Server::start_cluster(program, 1).await;
+        members.pop().expect("one member")
+    }
+
+    /// The members of one cluster, all serving.
+    pub async fn start_cluster(program: &Program, size: usize) -> Vec<Server> {
+        let ports: Vec<(u16, u16)> = (0..size).map(|_| (free_port(), free_port())).collect();
+        let peers: Vec<String> = (1..)
+            .zip(&ports)
+            .map(|(n, (_, peer))| format!("m{n}=http://127.0.0.1:{peer}"))
+            .collect();
+        let mut members = Vec::new();
+        for (n, (client, peer)) in (1..).zip(ports) {
+            let client = format!("http://127.0.0.1:{client}");
+            let peer = format!("http://127.0.0.1:{peer}");
+            let args = [
+                ("--name", format!("m{n}").as_str()),
+                ("--listen-client-urls", &client),
+                ("--advertise-client-urls", &client),
+                ("--listen-peer-urls", &peer),
+                ("--initial-advertise-peer-urls", &peer),
+                ("--initial-cluster", &peers.join(",")),
+            ]
+            .map(|(flag, value)| [flag.to_owned(), value.to_owned()])
+            .concat();
+            let mut server = Server {
+                program: program.clone(),
+                child: None,
+                dir: tempfile::tempdir().expect("a directory"),
+                args,
+                url: client,
+            };
+            server.spawn();
+            members.push(server);
+        }
+        for member in &members {
+            member.ready().await;
+        }
+        members
     }
 
     pub fn client(&self) -> Client {
@@ -105,15 +135,37 @@ impl Server {
 
     /// Ends the process without warning.
     pub fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 
     /// Starts it again on the same data and ports.
     pub async fn restart(&mut self) {
         self.kill();
-        self.child = spawn(&self.program, &self.dir, self.ports);
+        self.spawn();
         self.ready().await;
+    }
+
+    fn spawn(&mut self) {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.dir.path().join("log"))
+            .expect("a log file");
+        let mut command = Command::new(&self.program.path);
+        if self.program.name == "tenon" {
+            command.arg("serve");
+        }
+        command
+            .arg("--data-dir")
+            .arg(self.dir.path().join("data"))
+            .args(&self.args)
+            .stdout(log.try_clone().expect("a handle"))
+            .stderr(log)
+            .stdin(Stdio::null());
+        self.child = Some(command.spawn().expect("the program starts"));
     }
 
     async fn ready(&self) {
@@ -129,32 +181,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-fn spawn(program: &Program, dir: &tempfile::TempDir, ports: (u16, u16)) -> Child {
-    let log = std::fs::File::options()
-        .create(true)
-        .append(true)
-        .open(dir.path().join("log"))
-        .expect("a log file");
-    let client = format!("http://127.0.0.1:{}", ports.0);
-    let peer = format!("http://127.0.0.1:{}", ports.1);
-    let mut command = Command::new(&program.path);
-    if program.name == "tenon" {
-        command.arg("serve");
-    }
-    command
-        .args(["--name", "m1", "--data-dir"])
-        .arg(dir.path().join("data"))
-        .args(["--listen-client-urls", &client])
-        .args(["--advertise-client-urls", &client])
-        .args(["--listen-peer-urls", &peer])
-        .args(["--initial-advertise-peer-urls", &peer])
-        .args(["--initial-cluster", &format!("m1={peer}")])
-        .stdout(log.try_clone().expect("a handle"))
-        .stderr(log)
-        .stdin(Stdio::null());
-    command.spawn().expect("the program starts")
 }
 
 /// Passes connections to a server; can be closed and opened.
