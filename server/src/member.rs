@@ -6,9 +6,10 @@
 pub mod compactor;
 pub mod config;
 pub mod data_dir;
+pub mod join;
 
 use crate::service::lease::Duty;
-use crate::service::{Context, Services, quota};
+use crate::service::{Context, Services, asks, quota};
 use config::MemberConfig;
 use data_dir::{DataDir, Identity, StartError};
 use parking_lot::Mutex;
@@ -17,6 +18,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tenon_env::{Env, Lane, Task, sync::watch};
 use tenon_proto::command::MemberPublish;
+use tenon_proto::error::Error;
+use tenon_proto::peer::ask_reply::Reply;
 use tenon_raft::{RaftConfig, RaftHandle};
 use tenon_storage::Store;
 use tenon_storage::wal::Wal;
@@ -28,7 +31,7 @@ const PUBLISH_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Clone)]
 pub struct Member {
     env: Env,
-    services: Services,
+    services: Arc<Services>,
     raft: RaftHandle,
     store: Store,
     wal: Wal,
@@ -56,12 +59,15 @@ impl Member {
         );
         let (store, wal, recovery) = open(env, &config, &data_dir).await?;
         store.start(env);
+        env.net.identify(cluster.get(), member.get());
+        let joined = config.cluster.running.clone().filter(|_| first.is_none());
         let raft_config = RaftConfig {
             heartbeat: config.heartbeat,
             election: config.election,
             snapshot_catchup_entries: config.snapshot_catchup_entries,
             wal_bytes_max: config.tuning.wal_bytes_max,
             initial: first,
+            known_peers: joined.as_ref().map(join::peers).unwrap_or_default(),
             ..RaftConfig::new(member, cluster)
         };
         let raft = RaftHandle::start(env, raft_config, store.clone(), (wal.clone(), recovery))
@@ -72,7 +78,7 @@ impl Member {
         let (published_tx, published) = watch::channel(false);
         let running = Member {
             env: env.clone(),
-            services: Services::new(context.clone()),
+            services: Arc::new(Services::new(context.clone())),
             raft,
             store,
             wal,
@@ -81,6 +87,7 @@ impl Member {
             tasks: Arc::default(),
             data_dir: Arc::new(Mutex::new(Some(data_dir))),
         };
+        running.answer_peers();
         running.spawn("publish", publish(context.clone(), published_tx));
         running.spawn("count-leaders", count_leaders(context.clone()));
         running.spawn("quota", quota::keep_watch(context.clone()));
@@ -91,6 +98,20 @@ impl Member {
 
     fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.lock().push(self.env.spawn(name, task));
+    }
+
+    /// Answers what other members ask, for as long as somebody holds this member.
+    fn answer_peers(&self) {
+        let services = Arc::downgrade(&self.services);
+        self.raft.answer_asks_by(move |ask| {
+            let services = services.upgrade();
+            Box::pin(async move {
+                match services {
+                    Some(services) => asks::answer(&services, ask).await,
+                    None => Reply::Failure(Error::Stopped.into()),
+                }
+            })
+        });
     }
 
     /// What clients are answered by.

@@ -2,6 +2,7 @@
 //! authorises, asks raft or the store, fills the header and returns etcd's error. May use proto, env,
 //! storage and raft; no tonic transport, no sockets, no clock or task but through `Env`.
 
+pub mod asks;
 pub mod auth;
 pub mod cluster;
 pub mod context;

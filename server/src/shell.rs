@@ -11,5 +11,6 @@ pub mod metrics;
 pub mod notify;
 pub mod peer;
 pub mod run;
+mod running;
 
 pub use run::main;

@@ -115,6 +115,44 @@ impl Tuning {
     }
 }
 
+/// A member of a running cluster, as its members tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownMember {
+    /// Its id.
+    pub id: MemberId,
+    /// Its name; empty until it published itself.
+    pub name: String,
+    /// Where peers reach it.
+    pub peer_urls: Vec<String>,
+    /// Where clients reach it; empty until it published itself.
+    pub client_urls: Vec<String>,
+    /// It does not vote yet.
+    pub is_learner: bool,
+}
+
+/// A running cluster, as one of its members tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunningCluster {
+    /// Its id.
+    pub id: ClusterId,
+    /// Its members.
+    pub members: Vec<KnownMember>,
+}
+
+/// How a member behaves towards its cluster; the default is etcd's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterOptions {
+    /// The running cluster that peers told of, when the data directory is empty: the one to join, or, for a
+    /// member that would found one, the one it may have belonged to.
+    pub running: Option<RunningCluster>,
+    /// The leader promotes learners that caught up.
+    pub auto_promote_learners: bool,
+    /// Period of comparing hashes with the other members; zero for never.
+    pub corrupt_check: Duration,
+    /// Compare hashes with the other members before serving.
+    pub initial_corrupt_check: bool,
+}
+
 /// A member's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberConfig {
@@ -160,6 +198,8 @@ pub struct MemberConfig {
     pub max_learners: usize,
     /// Refuse membership changes that endanger the quorum.
     pub strict_reconfig: bool,
+    /// Towards the cluster.
+    pub cluster: ClusterOptions,
     /// What no flag sets.
     pub tuning: Tuning,
 }
@@ -170,7 +210,8 @@ impl MemberConfig {
         Duration::from_secs(5) + 2 * self.election
     }
 
-    /// Checks of a first start that need the whole configuration, in etcd's words.
+    /// Checks of a first start that need the whole configuration, in etcd's words. A member that joins is
+    /// known to the cluster by its peer URLs already, so what it advertises does not matter.
     pub fn check_bootstrap(&self) -> Result<(), String> {
         let Some(own) = self.initial_cluster.get(&self.name) else {
             return Err(format!(
@@ -178,7 +219,9 @@ impl MemberConfig {
                 self.name
             ));
         };
-        self.check_advertised(own)?;
+        if self.initial_state == BootstrapState::New {
+            self.check_advertised(own)?;
+        }
         let mut urls: Vec<&String> = self.initial_cluster.values().flatten().collect();
         urls.sort();
         if urls.windows(2).any(|pair| pair[0] == pair[1]) {
@@ -262,6 +305,7 @@ pub(crate) mod tests {
             warn_apply: Duration::from_millis(100),
             max_learners: 1,
             strict_reconfig: true,
+            cluster: ClusterOptions::default(),
             tuning: Tuning::default(),
         }
     }

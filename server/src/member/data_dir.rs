@@ -7,6 +7,7 @@
 //! member that was added later.
 
 use super::config::{BootstrapState, MemberConfig};
+use super::join;
 use bytes::Buf;
 use prost::Message;
 use std::path::{Path, PathBuf};
@@ -108,6 +109,12 @@ impl Identity {
     }
 }
 
+/// Whether a start with this configuration would be the member's first: then its peers should be asked.
+pub fn is_fresh(env: &Env, config: &MemberConfig) -> bool {
+    let path = config.data_dir.join("member").join("identity");
+    matches!(env.disk.stat(&path), Ok(None))
+}
+
 /// An open data directory. Its lock is held until it is dropped.
 pub struct DataDir {
     dir: PathBuf,
@@ -189,17 +196,16 @@ fn refuse_orphans(env: &Env, member: &Path) -> Result<(), StartError> {
 
 fn first_start(config: &MemberConfig) -> Result<Identity, StartError> {
     let identity = Identity::found(config)?;
-    if config.initial_state == BootstrapState::Existing {
-        let text = "cannot fetch cluster info from peer urls: could not retrieve cluster \
-                    information from the given URLs";
-        return Err(StartError::Config(text.to_owned()));
+    match (config.initial_state, &config.cluster.running) {
+        (BootstrapState::Existing, running) => {
+            join::identity(config, running.as_ref()).map_err(StartError::Config)
+        }
+        (BootstrapState::New, Some(running)) if join::has_run(running, identity.member) => {
+            let text = format!("member {} has already been bootstrapped", identity.member);
+            Err(StartError::Config(text))
+        }
+        (BootstrapState::New, _) => Ok(identity),
     }
-    if config.initial_cluster.len() > 1 {
-        let text = "--initial-cluster with several members is not supported yet: it comes with \
-                    the cluster issue";
-        return Err(StartError::Config(text.to_owned()));
-    }
-    Ok(identity)
 }
 
 #[cfg(test)]

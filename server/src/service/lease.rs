@@ -1,11 +1,9 @@
 //! Room `server/service`: etcd's Lease service. Grants and revokes go through the log; renewals do not:
 //! the leader alone knows when a lease ends (`tenon_storage::lease`). Its duties as leader stand in
-//! `lease/duty.rs`. No sockets.
-//!
-//! Not here yet: asking the leader from another member. Until the members' own calls carry renewals, a
-//! member that does not lead answers `NoLeader`, on which clients go to another endpoint.
+//! `lease/duty.rs`, asking the leader from another member in `lease/leader.rs`. No sockets.
 
 mod duty;
+mod leader;
 
 pub use duty::Duty;
 
@@ -27,8 +25,6 @@ use tenon_storage::lease::{LEASE_TTL_SECONDS_MAX, Renewal};
 
 /// Renewals of one stream that share one confirmation of the leader.
 const RENEWALS_MAX: usize = 256;
-/// How often a member that is to lead looks whether it took over the leases.
-const TAKE_OVER_PAUSE: Duration = Duration::from_millis(10);
 
 /// Counts for metrics, since the start.
 #[derive(Debug, Default)]
@@ -137,30 +133,9 @@ impl Lease {
         request: pb::LeaseTimeToLiveRequest,
     ) -> Result<pb::LeaseTimeToLiveResponse, Error> {
         self.context.authorise(caller)?;
-        self.confirm_leading().await?;
-        let now = self.context.env().now();
-        let info = self
-            .context
-            .store()
-            .leases()
-            .info(request.id, now, request.keys);
-        let header = Some(self.context.current_header());
-        let id = request.id;
-        Ok(match info {
-            None => pb::LeaseTimeToLiveResponse {
-                header,
-                id,
-                ttl: -1,
-                ..Default::default()
-            },
-            Some(info) => pb::LeaseTimeToLiveResponse {
-                header,
-                id,
-                ttl: info.remaining_seconds,
-                granted_ttl: info.granted_seconds,
-                keys: info.keys,
-            },
-        })
+        let mut response = self.time_to_live_anywhere(request).await?;
+        response.header = Some(self.context.current_header());
+        Ok(response)
     }
 
     /// Every lease this member knows, the one to end first in front.
@@ -227,9 +202,11 @@ impl Lease {
         let mut batch = Vec::new();
         while requests.recv_many(&mut batch, RENEWALS_MAX).await > 0 {
             self.context.authorise(caller)?;
-            self.confirm_leading().await?;
-            for request in batch.drain(..) {
-                let response = self.renew(request.id).await?;
+            let ids: Vec<i64> = batch.drain(..).map(|request| request.id).collect();
+            let ttls = self.renew_anywhere(&ids).await?;
+            let header = Some(self.context.current_header());
+            for (id, ttl) in ids.into_iter().zip(ttls) {
+                let response = pb::LeaseKeepAliveResponse { header, id, ttl };
                 if out.send(Ok(response)).await.is_err() {
                     return Ok(());
                 }
@@ -238,14 +215,13 @@ impl Lease {
         Ok(())
     }
 
-    /// Renews one lease; leadership was just confirmed.
-    async fn renew(&self, id: i64) -> Result<pb::LeaseKeepAliveResponse, Error> {
-        let header = Some(self.context.current_header());
+    /// Renews one lease; leadership was just confirmed. The TTL in seconds.
+    async fn renew(&self, id: i64) -> Result<i64, Error> {
         let leases = self.context.store().leases();
-        let ttl = match leases.renew(id, self.context.env().now()) {
-            Renewal::Gone => 0,
+        match leases.renew(id, self.context.env().now()) {
+            Renewal::Gone => Ok(0),
             // Lost since it was confirmed.
-            Renewal::NotLeader => return Err(Error::LeaderChanged),
+            Renewal::NotLeader => Err(Error::LeaderChanged),
             Renewal::Renewed {
                 ttl_seconds,
                 clear_checkpoint,
@@ -254,10 +230,9 @@ impl Lease {
                     self.clear_checkpoint(id).await?;
                 }
                 self.counters.renewed.fetch_add(1, Ordering::Relaxed);
-                ttl_seconds
+                Ok(ttl_seconds)
             }
-        };
-        Ok(pb::LeaseKeepAliveResponse { header, id, ttl })
+        }
     }
 
     /// Has the cluster forget a checkpointed remainder, before the client is told of the whole TTL: a
@@ -272,40 +247,6 @@ impl Lease {
         };
         let result = self.context.propose(request.into()).await?;
         pb::LeaseCheckpointResponse::try_from(result).map(|_| ())
-    }
-
-    /// Waits until this member leads, has taken over the leases and has had that confirmed; all
-    /// callers at one time share the confirmation.
-    async fn confirm_leading(&self) -> Result<(), Error> {
-        let term = match self.leading() {
-            Some(term) if self.context.store().leases().is_leader() => term,
-            _ => self.wait_to_lead().await?,
-        };
-        self.context.read_barrier().await?;
-        if self.leading() == Some(term) {
-            Ok(())
-        } else {
-            Err(Error::LeaderChanged)
-        }
-    }
-
-    async fn wait_to_lead(&self) -> Result<Term, Error> {
-        let env = self.context.env();
-        let waited = env.timeout(self.context.config().request_timeout(), async {
-            let mut status = self.status.clone();
-            let known = status.wait_for(|status| status.leader.is_some()).await;
-            if !known.map_err(|_| Error::Stopped)?.is_leader {
-                return Err(Error::NoLeader);
-            }
-            while let Some(term) = self.leading() {
-                if self.context.store().leases().is_leader() {
-                    return Ok(term);
-                }
-                env.sleep(TAKE_OVER_PAUSE).await;
-            }
-            Err(Error::LeaderChanged)
-        });
-        waited.await.unwrap_or(Err(Error::NoLeader))
     }
 }
 

@@ -14,9 +14,9 @@ use super::http::{HealthCounts, Http, Shared, Surface};
 use super::listen::{Listener, ServeOptions};
 use super::metrics::grpc::GrpcMetrics;
 use super::peer::{PeerLimits, PeerListener, PeerNet};
-use super::{log, notify};
+use super::{log, notify, running};
 use crate::member::Member;
-use crate::member::data_dir::StartError;
+use crate::member::data_dir::{StartError, is_fresh};
 use axum::response::IntoResponse;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -185,11 +185,14 @@ async fn bind_all(urls: &[FlagUrl], options: &ServeOptions) -> Result<Vec<Listen
     Ok(listeners)
 }
 
-async fn serve(config: Config, args: &[String]) -> Result<(), String> {
+async fn serve(mut config: Config, args: &[String]) -> Result<(), String> {
     let signals = Signals::new()?;
     let listeners = Listeners::bind(&config).await?;
     let runtime = tokio::runtime::Handle::current();
     let env = tenon_env::real::env(runtime, listeners.net.clone());
+    if is_fresh(&env, &config.member) {
+        config.member.cluster.running = running::ask(&config.member).await;
+    }
     let member = match Member::start(&env, config.member.clone()).await {
         Ok(member) => member,
         Err(StartError::Config(text)) => {

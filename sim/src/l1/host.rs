@@ -55,6 +55,7 @@ fn config() -> MemberConfig {
         warn_apply: Duration::ZERO,
         max_learners: 1,
         strict_reconfig: true,
+        cluster: tenon_server::member::config::ClusterOptions::default(),
     }
 }
 

@@ -4,7 +4,9 @@
 use super::settings::{Exit, Settings};
 use super::url::FlagUrl;
 use super::value::{read_duration, show_duration};
-use crate::member::config::{BootstrapState, Compaction, MemberConfig, Quota, Tuning};
+use crate::member::config::{
+    BootstrapState, ClusterOptions, Compaction, MemberConfig, Quota, Tuning,
+};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -410,6 +412,12 @@ fn member_config(
         warn_apply: span(settings, "warning-apply-duration"),
         max_learners: usize::try_from(settings.int("max-learners")).unwrap_or(0),
         strict_reconfig: settings.flag("strict-reconfig-check"),
+        cluster: ClusterOptions {
+            running: None,
+            auto_promote_learners: settings.flag("auto-promote-learners"),
+            corrupt_check: span(settings, "corrupt-check-time"),
+            initial_corrupt_check: settings.gate("InitialCorruptCheck"),
+        },
         tuning: Tuning::default(),
     })
 }

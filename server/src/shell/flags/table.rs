@@ -123,6 +123,8 @@ pub const FLAGS: &[Flag] = &[
     row("strict-reconfig-check", "true", BOOL, SAME, Works),
     row("pre-vote", "true", BOOL, SAME, Works),
     row("max-learners", "1", INT, SAME, Works),
+    // Tenon's own.
+    row("auto-promote-learners", "false", BOOL, SAME, Works),
     row("auto-compaction-mode", "periodic", TEXT, SAME, Works),
     row("auto-compaction-retention", "0", TEXT, SAME, Works),
     row("discovery-srv", "", TEXT, SAME, Refused(DISCOVERY)),
@@ -189,7 +191,7 @@ pub const FLAGS: &[Flag] = &[
     row("distributed-tracing-instance-id", "", TEXT, SAME, Ignored),
     row("distributed-tracing-sampling-rate", "0", INT, SAME, Ignored),
     // Checks, compaction, watch
-    row("corrupt-check-time", "0s", DURATION, SAME, Ignored),
+    row("corrupt-check-time", "0s", DURATION, SAME, Works),
     row("compact-hash-check-time", "1m0s", DURATION, SAME, Ignored),
     row("compaction-batch-limit", "0", INT, SAME, Works),
     row("compaction-sleep-interval", "0s", DURATION, SAME, Works),
