@@ -14,6 +14,7 @@
 //! disturbed from outside only, never by a hook inside it.
 
 pub mod check;
+mod cli;
 mod disk;
 mod executor;
 pub mod history;
@@ -25,6 +26,7 @@ mod sim;
 mod tests;
 mod trace;
 
+pub use cli::cli;
 pub use disk::{CrashMode, DiskControl, DiskError, Op};
 pub use executor::run::{OnPanic, Stuck, panic_text};
 pub use net::{Delay, LinkConfig, NetCounts};

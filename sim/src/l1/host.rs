@@ -9,7 +9,7 @@ use std::time::Duration;
 use tenon_env::Env;
 use tenon_env::sync::{oneshot, watch};
 use tenon_server::member::Member;
-use tenon_server::member::config::{BootstrapState, Compaction, MemberConfig, Quota};
+use tenon_server::member::config::{BootstrapState, Compaction, MemberConfig, Quota, Tuning};
 use tenon_server::service::Services;
 
 /// The node of the member.
@@ -31,7 +31,7 @@ pub(super) struct Host {
 }
 
 /// The configuration of a sole member in the simulator.
-fn config() -> MemberConfig {
+fn config(tuning: Tuning) -> MemberConfig {
     let urls = vec![crate::default_url(MEMBER)];
     MemberConfig {
         name: "m1".to_owned(),
@@ -56,15 +56,16 @@ fn config() -> MemberConfig {
         max_learners: 1,
         strict_reconfig: true,
         cluster: tenon_server::member::config::ClusterOptions::default(),
+        tuning,
     }
 }
 
 /// Starts the member in the node's present life. The error says why it did not.
-pub(super) async fn start(env: &Env) -> Result<Member, String> {
+pub(super) async fn start(env: &Env, tuning: Tuning) -> Result<Member, String> {
     let (tx, rx) = oneshot::channel();
     let world = env.clone();
     env.spawn("start", async move {
-        let started = Member::start(&world, config()).await;
+        let started = Member::start(&world, config(tuning)).await;
         let _ = tx.send(started.map_err(|e| e.to_string()));
     });
     rx.await.unwrap_or_else(|_| Err("the node died".to_owned()))

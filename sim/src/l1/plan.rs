@@ -3,6 +3,7 @@
 use crate::disk::CrashMode;
 use crate::rng::SimRng;
 use std::time::Duration;
+use tenon_server::member::config::Tuning;
 
 /// How a life of the member ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,25 @@ pub struct Plan {
     pub drift_ppb: i64,
     /// Whether leases are used, whose end the run then waits for.
     pub leases: bool,
+    /// Sizes of the member's storage.
+    pub tuning: Tuning,
+}
+
+/// Sizes at which a short run rolls and purges segments of the log, drains all the time and misses its caches.
+fn small(rng: &mut SimRng) -> Tuning {
+    let pick = |rng: &mut SimRng, sizes: &[u64]| *rng.pick(sizes);
+    let segment = pick(rng, &[8 << 10, 32 << 10, 1 << 20]);
+    Tuning {
+        wal_segment_bytes: segment,
+        wal_bytes_max: segment * pick(rng, &[1, 2, 8]),
+        wal_tail_bytes: pick(rng, &[1 << 10, 1 << 20]) as usize,
+        engine_cache_bytes: pick(rng, &[64 << 10, 4 << 20]) as usize,
+        recent_bytes_max: pick(rng, &[0, 4 << 10, 1 << 20]) as usize,
+        read_cache_bytes_max: pick(rng, &[0, 4 << 10, 1 << 20]) as usize,
+        undrained_bytes_max: pick(rng, &[8 << 10, 256 << 10]) as usize,
+        drain_bytes: pick(rng, &[1, 4 << 10, 64 << 10]) as usize,
+        drain_interval: Duration::from_millis(pick(rng, &[1, 20, 100, 1_000])),
+    }
 }
 
 impl Plan {
@@ -62,14 +82,19 @@ impl Plan {
             .map(|_| LifePlan::draw(&mut rng))
             .collect();
         Plan {
-            clients: rng.between(2, 8),
-            calls: rng.between(30, 120),
+            clients: rng.between(2, 6),
+            calls: rng.between(20, 60),
             think: Duration::from_millis(*rng.pick(&[1, 10, 40])),
             keys: rng.between(2, 20),
             watchers: rng.between(0, 4),
             lives,
             drift_ppb,
-            leases: rng.chance(500_000),
+            leases: rng.chance(300_000),
+            tuning: if rng.chance(900_000) {
+                small(&mut rng)
+            } else {
+                Tuning::default()
+            },
         }
     }
 
@@ -90,6 +115,12 @@ impl Plan {
             lives: vec![life],
             drift_ppb: 0,
             leases: false,
+            tuning: Tuning {
+                wal_segment_bytes: 8 << 10,
+                wal_bytes_max: 16 << 10,
+                drain_interval: Duration::from_millis(40),
+                ..Tuning::default()
+            },
         }
     }
 }

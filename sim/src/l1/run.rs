@@ -18,6 +18,7 @@ use std::time::Duration;
 use tenon_env::Env;
 use tenon_env::sync::{oneshot, watch};
 use tenon_proto::etcdserverpb as pb;
+use tenon_server::member::config::Tuning;
 
 /// The node of the clients.
 const CLIENTS: u64 = 100;
@@ -170,7 +171,7 @@ impl Scene {
         if let End::AtOperation(n, mode) = life.end {
             disk.crash_at(disk.ops() + n, mode);
         }
-        let running = match self.start(number, &env).await? {
+        let running = match self.start(number, &env, plan.tuning).await? {
             Some(running) => running,
             None => {
                 self.report.cut_starts += 1;
@@ -187,7 +188,10 @@ impl Scene {
             End::AtOperation(_, mode) | End::At(_, mode) => mode,
             End::Orderly(_) => CrashMode::Lost,
         };
-        if ended == Ended::Fatal {
+        if let Ended::Fatal(reason) = &ended {
+            require(life.fail_sync.is_some(), || {
+                format!("life {number} stopped by itself: {reason}")
+            })?;
             self.report.fatal += 1;
         } else if matches!(life.end, End::Orderly(_)) && self.sim.is_alive(MEMBER) {
             self.up.send_replace(None);
@@ -217,7 +221,7 @@ impl Scene {
         tokio::select! {
             biased;
             () = sim.died(MEMBER) => Ended::Died,
-            _ = running.member.failed() => Ended::Fatal,
+            reason = running.member.failed() => Ended::Fatal(reason),
             () = sim.sleep(most) => Ended::Time,
         }
     }
@@ -242,8 +246,16 @@ impl Scene {
     }
 
     /// Starts the member and shows it to clients; `None` when its node died over it.
-    async fn start(&mut self, number: u64, env: &Env) -> Result<Option<Running>, Finding> {
-        let started = self.clients.timeout(PATIENCE, host::start(env)).await;
+    async fn start(
+        &mut self,
+        number: u64,
+        env: &Env,
+        tuning: Tuning,
+    ) -> Result<Option<Running>, Finding> {
+        let started = self
+            .clients
+            .timeout(PATIENCE, host::start(env, tuning))
+            .await;
         let member = match started {
             Some(Ok(member)) => member,
             _ if !self.sim.is_alive(MEMBER) => return Ok(None),
@@ -282,7 +294,7 @@ impl Scene {
                 if let Err(found) = positions::check(&member, &mut durable.lock()) {
                     finding.lock().get_or_insert(found);
                 }
-                sim.sleep(Duration::from_millis(1)).await;
+                sim.sleep(Duration::from_millis(5)).await;
             }
         });
     }
@@ -301,9 +313,27 @@ impl Scene {
         parts: Vec<(tenon_env::Task, oneshot::Sender<()>)>,
     ) -> Verdict {
         let env = self.begin(plan);
-        let Some(running) = self.start(number, &env).await? else {
+        let Some(running) = self.start(number, &env, plan.tuning).await? else {
             return Err(Finding("the last life died".to_owned()));
         };
+        let member = running.member.clone();
+        tokio::select! {
+            biased;
+            reason = member.failed() => {
+                Err(Finding(format!("the last life stopped by itself: {reason}")))
+            }
+            rested = self.come_to_rest(number, plan, &running, working, parts) => rested,
+        }
+    }
+
+    async fn come_to_rest(
+        &mut self,
+        number: u64,
+        plan: &Plan,
+        running: &Running,
+        working: &mut Vec<tenon_env::Task>,
+        parts: Vec<(tenon_env::Task, oneshot::Sender<()>)>,
+    ) -> Verdict {
         let member = running.member.clone();
         let ready = self.clients.timeout(PATIENCE, member.wait_ready()).await;
         require(ready.is_some(), || {
@@ -311,11 +341,13 @@ impl Scene {
         })?;
         for task in working.drain(..) {
             let ended = self.clients.timeout(10 * PATIENCE, task.ended()).await;
+            self.found()?;
             require(ended.is_some(), || "a client never ends".to_owned())?;
         }
         if plan.leases {
             self.sim.sleep(LEASES_END).await;
             let left = running.member.services().context.store().leases().list();
+            self.found()?;
             require(left.is_empty(), || format!("leases never end: {left:?}"))?;
         }
         let last = self.final_read(number).await?;
@@ -407,9 +439,9 @@ impl Scene {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Ended {
     Died,
-    Fatal,
+    Fatal(String),
     Time,
 }

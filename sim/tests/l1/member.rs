@@ -3,12 +3,9 @@
 use tenon_sim::CrashMode;
 use tenon_sim::l1::{Plan, run};
 
-const MODES: [CrashMode; 3] = [CrashMode::Kept, CrashMode::Lost, CrashMode::Torn];
-
-#[test]
-fn two_hundred_seeds_of_crash_and_restart() {
+fn seeds(seeds: std::ops::Range<u64>) {
     let mut failed = Vec::new();
-    for seed in 0..200 {
+    for seed in seeds {
         if let Err(finding) = run(seed, &Plan::of(seed)) {
             eprintln!("seed {seed}: {finding}");
             failed.push(seed);
@@ -17,19 +14,59 @@ fn two_hundred_seeds_of_crash_and_restart() {
     assert!(failed.is_empty(), "seeds that failed: {failed:?}");
 }
 
+/// Together two hundred seeds of crash and restart, in parts that run beside each other.
 #[test]
-fn a_crash_at_every_disk_operation() {
-    let whole = run(1, &Plan::crash_at(u64::MAX / 2, CrashMode::Kept)).unwrap();
+fn seeds_to_50() {
+    seeds(0..50);
+}
+
+#[test]
+fn seeds_to_100() {
+    seeds(50..100);
+}
+
+#[test]
+fn seeds_to_150() {
+    seeds(100..150);
+}
+
+#[test]
+fn seeds_to_200() {
+    seeds(150..200);
+}
+
+fn crash_at_every_operation(mode: CrashMode) {
+    let whole = run(1, &Plan::crash_at(u64::MAX / 2, mode)).unwrap();
+    assert!(
+        whole.answered > 30 && whole.disk_operations > 60,
+        "too little work: {whole:?}"
+    );
     let mut failed = Vec::new();
     for n in 1..=whole.disk_operations {
-        for mode in MODES {
-            if let Err(finding) = run(1, &Plan::crash_at(n, mode)) {
-                eprintln!("operation {n}, {mode:?}: {finding}");
-                failed.push((n, mode));
-            }
+        if let Err(finding) = run(1, &Plan::crash_at(n, mode)) {
+            eprintln!("operation {n}, {mode:?}: {finding}");
+            failed.push(n);
         }
     }
-    assert!(failed.is_empty(), "crashes that lost something: {failed:?}");
+    assert!(
+        failed.is_empty(),
+        "crashes that lost something, {mode:?}: {failed:?}"
+    );
+}
+
+#[test]
+fn a_kill_at_every_disk_operation() {
+    crash_at_every_operation(CrashMode::Kept);
+}
+
+#[test]
+fn a_power_cut_at_every_disk_operation() {
+    crash_at_every_operation(CrashMode::Lost);
+}
+
+#[test]
+fn a_torn_write_at_every_disk_operation() {
+    crash_at_every_operation(CrashMode::Torn);
 }
 
 #[test]
