@@ -21,6 +21,7 @@ pub fn script(seed: u64, steps: usize) -> String {
     let mut draw = Draw {
         rng: StdRng::seed_from_u64(seed),
         revision: 1,
+        keeps: true,
     };
     let mut out = format!("# seed {seed}\n> open w Watch\n");
     out.push_str("> send w create_request { range_end: \"\\000\" prev_kv: true }\n> recv w 1\n");
@@ -46,6 +47,9 @@ struct Draw {
     rng: StdRng,
     /// About the store's revision.
     revision: i64,
+    /// Whether this command may carry over what an earlier step deleted: real etcd ends itself when a
+    /// transaction keeps the value of a key that it deletes before.
+    keeps: bool,
 }
 
 impl Draw {
@@ -75,12 +79,14 @@ impl Draw {
     }
 
     fn command(&mut self) -> String {
+        self.keeps = true;
         match self.below(20) {
             0..=5 => format!("Put {}", self.put()),
             6..=7 => format!("DeleteRange {}", self.delete()),
             8..=11 => format!("Range {}", self.range()),
             12..=15 => {
                 self.revision += 1;
+                self.keeps = self.one_in(2);
                 format!("Txn {}", self.txn(0))
             }
             16 => format!(
@@ -128,11 +134,11 @@ impl Draw {
         self.revision += 1;
         let mut out = self.key();
         match self.below(8) {
-            0 => out.push_str(" ignore_value: true"),
+            0 if self.keeps => out.push_str(" ignore_value: true"),
             _ => _ = write!(out, " value: \"{}\"", self.value()),
         }
         match self.below(6) {
-            0 => out.push_str(" ignore_lease: true"),
+            0 if self.keeps => out.push_str(" ignore_lease: true"),
             1 | 2 => _ = write!(out, " lease: {}", self.lease()),
             _ => {}
         }
@@ -206,7 +212,7 @@ impl Draw {
     fn op(&mut self, depth: u32) -> String {
         match self.below(8) {
             0..=2 => format!("request_put {{ {} }}", self.put()),
-            3 => format!("request_delete_range {{ {} }}", self.delete()),
+            3 if !self.keeps => format!("request_delete_range {{ {} }}", self.delete()),
             4 | 5 if depth < DEPTH_MAX => format!("request_txn {{ {} }}", self.txn(depth + 1)),
             _ => format!("request_range {{ {} }}", self.range()),
         }
