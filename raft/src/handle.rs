@@ -220,7 +220,11 @@ async fn start(
     let machine = StateMachine::new(&env, store.clone(), sole.clone(), applied_tx);
     let removed = watch::Sender::new(None);
     let links = Arc::new(links(&env, &config, &store, removed.clone()));
-    let factory = Factory::new(links.clone(), config.election, config.snapshot_bytes_per_second);
+    let factory = Factory::new(
+        links.clone(),
+        config.election,
+        config.snapshot_bytes_per_second,
+    );
     let raft = openraft::Raft::new(member.0, settings, factory, log, machine).await;
     let raft = raft.map_err(|e| StartError::Storage(e.to_string()))?;
     let reads = Reads::new(&env, sole.clone(), applied.clone());
@@ -264,7 +268,9 @@ impl RaftHandle {
         peers.remove(&config.member_id.0);
         if is_empty && !peers.is_empty() {
             let inquiry = node.clone().inquire(peers, first);
-            self.tasks.lock().push(node.env().spawn("raft-inquiry", inquiry));
+            self.tasks
+                .lock()
+                .push(node.env().spawn("raft-inquiry", inquiry));
             return Ok(());
         }
         node.admit();

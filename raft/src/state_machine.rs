@@ -89,7 +89,10 @@ fn view(store: &Store) -> io::Result<Option<SnapshotOf<Config, SnapshotView>>> {
         return Ok(None);
     };
     let meta = meta(&view).map_err(io::Error::other)?;
-    Ok(Some(Snapshot { meta, snapshot: view }))
+    Ok(Some(Snapshot {
+        meta,
+        snapshot: view,
+    }))
 }
 
 /// Makes views.
@@ -140,7 +143,9 @@ impl RaftStateMachine<Config> for StateMachine {
         let store = self.store.clone();
         let step = move || store.install_snapshot(&snapshot);
         let installed = self.env.blocking(Lane::Engine, step).await;
-        installed.map_err(io::Error::other)?.map_err(io::Error::other)?;
+        installed
+            .map_err(io::Error::other)?
+            .map_err(io::Error::other)?;
         if let Some(id) = meta.last_log_id {
             self.sole.on_applied(id.leader_id.term);
             self.applied.send_replace(Some(id.index));

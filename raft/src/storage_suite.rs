@@ -23,13 +23,23 @@ impl StoreBuilder<Config, LogStore, StateMachine, tempfile::TempDir> for Fresh {
         &self,
     ) -> Result<(tempfile::TempDir, LogStore, StateMachine), StorageError<Config>> {
         let dir = tempfile::tempdir().expect("a folder");
-        let options = StoreOptions { engine: EngineKind::Memory, ..StoreOptions::default() };
+        let options = StoreOptions {
+            engine: EngineKind::Memory,
+            ..StoreOptions::default()
+        };
         let store = Store::open(&self.0, dir.path(), options).expect("a store");
-        let options = WalOptions { segment_bytes: 4 << 10, ..WalOptions::default() };
+        let options = WalOptions {
+            segment_bytes: 4 << 10,
+            ..WalOptions::default()
+        };
         let (wal, recovery) = Wal::open(&self.0, dir.path(), options).expect("a log");
         let sole = Arc::new(Sole::new(1));
         let log = LogStore::new(wal, &recovery, store.clone(), sole.clone());
-        Ok((dir, log, StateMachine::new(&self.0, store, sole, watch::Sender::new(None))))
+        Ok((
+            dir,
+            log,
+            StateMachine::new(&self.0, store, sole, watch::Sender::new(None)),
+        ))
     }
 }
 

@@ -75,7 +75,10 @@ impl Sending {
             last: Some(self.view.log_id()),
             transfer,
         };
-        stream.send(begin.encode_to_vec().into()).await.map_err(broken)?;
+        stream
+            .send(begin.encode_to_vec().into())
+            .await
+            .map_err(broken)?;
         let from = match reply(&mut *stream).await?.outcome {
             Some(snapshot_reply::Outcome::From(from)) => from,
             Some(snapshot_reply::Outcome::Done(vote)) => return Ok(Ended::Done(to_vote(&vote))),
@@ -84,15 +87,28 @@ impl Sending {
         };
         *sent = from.records;
         let end = self.parts(&mut *stream, from, sent).await?;
-        self.send(&mut *stream, SnapshotContent { end: Some(end), ..Default::default() }).await?;
-        let last = self.link.env().timeout(INSTALL_WITHIN, reply(&mut *stream)).await;
-        Ok(match last.ok_or("no answer to a snapshot's end")??.outcome {
-            Some(snapshot_reply::Outcome::Done(vote)) => Ended::Done(to_vote(&vote)),
-            Some(snapshot_reply::Outcome::Failed(why)) => Ended::Broken(why),
-            Some(snapshot_reply::Outcome::From(_)) | None => {
-                Ended::Broken("an answer out of turn".to_owned())
-            }
-        })
+        self.send(
+            &mut *stream,
+            SnapshotContent {
+                end: Some(end),
+                ..Default::default()
+            },
+        )
+        .await?;
+        let last = self
+            .link
+            .env()
+            .timeout(INSTALL_WITHIN, reply(&mut *stream))
+            .await;
+        Ok(
+            match last.ok_or("no answer to a snapshot's end")??.outcome {
+                Some(snapshot_reply::Outcome::Done(vote)) => Ended::Done(to_vote(&vote)),
+                Some(snapshot_reply::Outcome::Failed(why)) => Ended::Broken(why),
+                Some(snapshot_reply::Outcome::From(_)) | None => {
+                    Ended::Broken("an answer out of turn".to_owned())
+                }
+            },
+        )
     }
 
     /// Sends what is missing; what was sent in all.
@@ -102,19 +118,33 @@ impl Sending {
         from: SnapshotFrom,
         sent: &mut u64,
     ) -> Result<SnapshotEnd, String> {
-        let mut end = SnapshotEnd { rows: from.rows, records: from.records };
+        let mut end = SnapshotEnd {
+            rows: from.rows,
+            records: from.records,
+        };
         if !from.rows_done {
             let rows = self.rows().await?;
             end.rows = rows.len() as u64;
-            self.send(stream, SnapshotContent { rows, ..Default::default() }).await?;
+            self.send(
+                stream,
+                SnapshotContent {
+                    rows,
+                    ..Default::default()
+                },
+            )
+            .await?;
         }
         let mut next = (from.main, from.sub);
         loop {
             let view = self.view.clone();
             let read = move || view.records(next, PIECE_BYTES);
             let piece = self.link.env().blocking(Lane::Snapshot, read).await;
-            let piece = piece.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
-            let Some((last, _)) = piece.last() else { return Ok(end) };
+            let piece = piece
+                .map_err(|e| e.to_string())?
+                .map_err(|e| e.to_string())?;
+            let Some((last, _)) = piece.last() else {
+                return Ok(end);
+            };
             next = (last.main, last.sub + 1);
             end.records += piece.len() as u64;
             let records = piece.into_iter().map(|(key, value)| SnapshotRecord {
@@ -123,7 +153,10 @@ impl Sending {
                 tombstone: key.tombstone,
                 value,
             });
-            let content = SnapshotContent { records: records.collect(), ..Default::default() };
+            let content = SnapshotContent {
+                records: records.collect(),
+                ..Default::default()
+            };
             self.send(stream, content).await?;
             *sent = end.records;
         }
@@ -154,8 +187,14 @@ impl Sending {
     ) -> Result<(), String> {
         let content = Bytes::from(content.encode_to_vec());
         let bytes = content.len() as u64;
-        let part = SnapshotPart { crc32c: crc32c::crc32c(&content), content };
-        stream.send(part.encode_to_vec().into()).await.map_err(|e| e.to_string())?;
+        let part = SnapshotPart {
+            crc32c: crc32c::crc32c(&content),
+            content,
+        };
+        stream
+            .send(part.encode_to_vec().into())
+            .await
+            .map_err(|e| e.to_string())?;
         if let Some(nanos) = (bytes * 1_000_000_000).checked_div(self.rate) {
             self.link.env().sleep(Duration::from_nanos(nanos)).await;
         }

@@ -36,7 +36,11 @@ pub(crate) struct Factory {
 
 impl Factory {
     pub(crate) fn new(links: Arc<Links>, patience: Duration, snapshot_rate: u64) -> Factory {
-        Factory { links, patience, snapshot_rate }
+        Factory {
+            links,
+            patience,
+            snapshot_rate,
+        }
     }
 
     fn peer(&self, target: u64, use_for: Use) -> Peer {

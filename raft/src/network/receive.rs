@@ -42,14 +42,16 @@ pub(super) async fn receive(node: &Node, peer: MemberId, mut stream: Box<dyn Net
 }
 
 async fn send(stream: &mut dyn NetStream, outcome: snapshot_reply::Outcome) -> Result<(), String> {
-    let reply = SnapshotReply { outcome: Some(outcome) };
-    stream.send(reply.encode_to_vec().into()).await.map_err(|e| e.to_string())
+    let reply = SnapshotReply {
+        outcome: Some(outcome),
+    };
+    stream
+        .send(reply.encode_to_vec().into())
+        .await
+        .map_err(|e| e.to_string())
 }
 
-async fn next<M: Message + Default>(
-    node: &Node,
-    stream: &mut dyn NetStream,
-) -> Result<M, String> {
+async fn next<M: Message + Default>(node: &Node, stream: &mut dyn NetStream) -> Result<M, String> {
     match node.env().timeout(SILENCE_MAX, stream.recv()).await {
         Some(Ok(Some(bytes))) => wire::decode(bytes),
         Some(Ok(None)) => Err("the stream ended".to_owned()),
@@ -60,7 +62,11 @@ async fn next<M: Message + Default>(
 
 async fn take(node: &Node, stream: &mut dyn NetStream) -> Result<Vote, String> {
     let begin: SnapshotBegin = next(node, stream).await?;
-    let vote = begin.vote.as_ref().map(to_vote).ok_or("a snapshot without a vote")?;
+    let vote = begin
+        .vote
+        .as_ref()
+        .map(to_vote)
+        .ok_or("a snapshot without a vote")?;
     let last = begin.last.ok_or("a snapshot without a position")?;
     let mine = node.raft().server_metrics().borrow_watched().vote;
     if mine > vote {
@@ -69,7 +75,9 @@ async fn take(node: &Node, stream: &mut dyn NetStream) -> Result<Vote, String> {
     let Ok(mut held) = node.receiving().try_lock() else {
         return Err("another snapshot is being received".to_owned());
     };
-    let known = held.take().filter(|r| r.transfer == begin.transfer && r.last == last);
+    let known = held
+        .take()
+        .filter(|r| r.transfer == begin.transfer && r.last == last);
     let mut receiving = match known {
         Some(receiving) => receiving,
         None => Receiving {
@@ -109,8 +117,13 @@ async fn content(node: &Node, stream: &mut dyn NetStream) -> Result<SnapshotCont
 
 async fn open(node: &Node) -> Result<SnapshotReceiver, String> {
     let store = node.store().clone();
-    let opened = node.env().blocking(Lane::Snapshot, move || store.receive_snapshot()).await;
-    opened.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
+    let opened = node
+        .env()
+        .blocking(Lane::Snapshot, move || store.receive_snapshot())
+        .await;
+    opened
+        .map_err(|e| e.to_string())?
+        .map_err(|e| e.to_string())
 }
 
 /// Puts one piece into the waiting engine. After an error the transfer begins anew.
@@ -125,34 +138,56 @@ async fn store(
             from.rows_done = true;
             from.rows += content.rows.len() as u64;
             for row in content.rows {
-                let table = usize::try_from(row.table).ok().and_then(|n| Table::ALL.get(n));
+                let table = usize::try_from(row.table)
+                    .ok()
+                    .and_then(|n| Table::ALL.get(n));
                 let table = *table.ok_or("a row of a table this version does not know")?;
                 let put = receiving.receiver.rows(table, vec![(row.key, row.value)]);
                 put.map_err(|e| e.to_string())?;
             }
         }
         let records = content.records.into_iter().map(|r| {
-            (RecordKey { main: r.main, sub: r.sub, tombstone: r.tombstone }, r.value)
+            (
+                RecordKey {
+                    main: r.main,
+                    sub: r.sub,
+                    tombstone: r.tombstone,
+                },
+                r.value,
+            )
         });
         let records: Vec<_> = records.collect();
         if let Some((last, _)) = records.last() {
             from.records += records.len() as u64;
             (from.main, from.sub) = (last.main, last.sub + 1);
         }
-        receiving.receiver.records(records).map_err(|e| e.to_string())?;
+        receiving
+            .receiver
+            .records(records)
+            .map_err(|e| e.to_string())?;
         Ok(receiving)
     };
-    node.env().blocking(Lane::Snapshot, step).await.map_err(|e| e.to_string())?
+    node.env()
+        .blocking(Lane::Snapshot, step)
+        .await
+        .map_err(|e| e.to_string())?
 }
 
 /// Hands the finished snapshot to openraft, which has it installed unless it is not needed.
 async fn install(node: &Node, vote: Vote, receiving: Receiving) -> Result<Vote, String> {
     let finish = move || receiving.receiver.finish().map_err(|e| e.to_string());
-    let view = node.env().blocking(Lane::Snapshot, finish).await.map_err(|e| e.to_string())??;
+    let view = node
+        .env()
+        .blocking(Lane::Snapshot, finish)
+        .await
+        .map_err(|e| e.to_string())??;
     if view.log_id() != receiving.last {
         return Err("a snapshot of another position than announced".to_owned());
     }
-    let snapshot = Snapshot { meta: meta(&view)?, snapshot: view };
+    let snapshot = Snapshot {
+        meta: meta(&view)?,
+        snapshot: view,
+    };
     let response = node.raft().install_full_snapshot(vote, snapshot).await;
     Ok(response.map_err(|e| e.to_string())?.vote)
 }
@@ -162,5 +197,8 @@ pub(crate) fn meta(view: &SnapshotView) -> Result<SnapshotMetaOf<Config>, String
     let (id, membership) = view.membership().map_err(|e| e.to_string())?;
     let last_membership = stored_membership(id.as_ref(), &membership)
         .ok_or("the snapshot holds an impossible membership")?;
-    Ok(SnapshotMetaOf::<Config> { last_log_id: Some(to_log_id(&view.log_id())), last_membership })
+    Ok(SnapshotMetaOf::<Config> {
+        last_log_id: Some(to_log_id(&view.log_id())),
+        last_membership,
+    })
 }

@@ -10,6 +10,7 @@ use prost::Message;
 use std::time::Duration;
 use tenon_env::sync::mpsc;
 use tenon_env::{NetSend, NetStream, StreamKind};
+use tenon_proto::ids::MemberId;
 use tenon_proto::peer::{Append, Request, Response, request, response};
 
 /// Time a peer has for its greeting.
@@ -52,7 +53,7 @@ async fn accept(node: Node, kind: StreamKind, mut stream: Box<dyn NetStream>) {
     };
     match kind {
         StreamKind::Peer => {
-            let ended = read(&node, stream).await;
+            let ended = read(&node, peer, stream).await;
             tracing::debug!("the stream from member {peer} ended: {ended}");
         }
         StreamKind::Bulk if node.is_admitted() => receive(&node, peer, stream).await,
@@ -61,7 +62,7 @@ async fn accept(node: Node, kind: StreamKind, mut stream: Box<dyn NetStream>) {
 }
 
 /// Serves one stream until it ends; why it did.
-async fn read(node: &Node, stream: Box<dyn NetStream>) -> String {
+async fn read(node: &Node, peer: MemberId, stream: Box<dyn NetStream>) -> String {
     let (to, mut from) = stream.split();
     let (tx, rx) = mpsc::unbounded_channel();
     let sender = node.env().spawn("peer-replies", write(rx, to));
@@ -81,6 +82,8 @@ async fn read(node: &Node, stream: Box<dyn NetStream>) -> String {
             Some(request::Body::Append(append)) if append.session != 0 && node.is_admitted() => {
                 push(node, &mut session, &replies, request.id, append).await;
             }
+            // Its next greeting is told so.
+            Some(_) if node.is_removed(peer) => break "the member was removed".to_owned(),
             Some(body) => {
                 let (node, replies) = (node.clone(), replies.clone());
                 node.env().clone().spawn("peer-request", async move {

@@ -14,7 +14,8 @@ use tenon_proto::ids::MemberId;
 use tenon_proto::peer::{self, ask, ask_reply, request, response};
 
 /// Answers what services of other members ask.
-pub(crate) type Answerer = Arc<dyn Fn(ask::Ask) -> BoxFuture<'static, ask_reply::Reply> + Send + Sync>;
+pub(crate) type Answerer =
+    Arc<dyn Fn(ask::Ask) -> BoxFuture<'static, ask_reply::Reply> + Send + Sync>;
 
 /// Where the answerer stands once the services are there.
 #[derive(Default)]
@@ -66,7 +67,10 @@ impl Node {
         let metrics = self.0.raft.data_metrics();
         let metrics = metrics.borrow_watched();
         for (id, at) in metrics.heartbeat.iter().flatten() {
-            if at.as_ref().is_some_and(|at| now - at.into_inner().0 <= within) {
+            if at
+                .as_ref()
+                .is_some_and(|at| now - at.into_inner().0 <= within)
+            {
                 heard.insert(MemberId(*id));
             }
         }
@@ -84,7 +88,10 @@ impl Node {
             return Ok(self.heard_within(within));
         }
         let ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-        match self.ask_services(leader, ask::Ask::HeardWithinMs(ms), patience).await? {
+        match self
+            .ask_services(leader, ask::Ask::HeardWithinMs(ms), patience)
+            .await?
+        {
             ask_reply::Reply::Heard(heard) => Ok(heard.members.into_iter().map(MemberId).collect()),
             _ => Err(Reason::StreamBroken),
         }

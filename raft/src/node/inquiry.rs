@@ -38,7 +38,11 @@ impl Node {
         }
         // Of n first members, this one and n/2 others are a quorum: without them nothing could begin. Of a
         // running cluster one member is enough.
-        let enough = if first.is_some() { peers.len().div_ceil(2) } else { 1 };
+        let enough = if first.is_some() {
+            peers.len().div_ceil(2)
+        } else {
+            1
+        };
         if let Err(reason) = self.ask_all(peers.into_keys().collect(), enough).await {
             return self.fail(reason);
         }
@@ -54,7 +58,9 @@ impl Node {
         let all_by = self.env().now() + ALL_WITHIN;
         let mut answered = 0;
         loop {
-            let asked = silent.iter().map(|peer| async move { (*peer, self.ask(*peer).await) });
+            let asked = silent
+                .iter()
+                .map(|peer| async move { (*peer, self.ask(*peer).await) });
             for (peer, known) in futures_util::future::join_all(asked).await {
                 match known {
                     Some(true) => return Err(self.has_run(peer)),
@@ -74,7 +80,9 @@ impl Node {
 
     /// Whether the peer knows that this member has run; `None` without an answer.
     async fn ask(&self, peer: u64) -> Option<bool> {
-        let body = request::Body::Acquaintance(Acquaintance { member: self.member().0 });
+        let body = request::Body::Acquaintance(Acquaintance {
+            member: self.member().0,
+        });
         match self.0.links.to(peer).call(body, ANSWER_WITHIN).await {
             Ok(response::Body::Acquaintance(reply)) => Some(reply.running && reply.has_run),
             Ok(_) | Err(_) => None,

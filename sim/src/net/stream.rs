@@ -155,7 +155,7 @@ impl RecvEnd {
                 waker.into_iter().for_each(Waker::wake);
                 return Poll::Ready(Ok(Some(message)));
             }
-            (true, None, None) if pipe.end_at.is_some_and(|at| at <= now) => {
+            (true, _, None) if pipe.end_at.is_some_and(|at| at <= now) => {
                 return Poll::Ready(Ok(None));
             }
             (true, broken, front) => {

@@ -1,6 +1,8 @@
 //! Room `sim`, test of room `raft`: three members and more in the simulated world: elections, forwarding, losses, changes
 //! of members. Seeds are fixed; time is simulated.
 
+mod nemesis;
+mod snapshots;
 mod world;
 
 use std::time::Duration;
@@ -117,6 +119,70 @@ fn one_grows_to_three_and_shrinks_again() {
     assert_eq!(world.get(1, "b").as_deref(), Some("2"));
     let last = world.member(1).raft.remove(MemberId(1), soon(&world));
     assert_eq!(world.run(last), Err(MemberError::LastVoter));
+}
+
+#[test]
+fn a_member_whose_disk_was_lost_does_not_vote_again() {
+    let mut world = World::new(50, 3);
+    let leader = world.leader(&THREE);
+    let last = world.put(leader, "a", "1").expect("a put");
+    world.applied(&THREE, LogIndex(last.index));
+    let lost = THREE
+        .into_iter()
+        .find(|id| *id != leader)
+        .expect("a follower");
+    world.kill(lost);
+    world.restart_wiped(lost);
+    let mut fatal = world.member(lost).raft.fatal();
+    let told = async {
+        fatal
+            .wait_for(Option::is_some)
+            .await
+            .expect("alive")
+            .clone()
+    };
+    let told = world.within(60, "refusal", told).expect("a reason");
+    assert!(told.contains("has run in this cluster before"), "{told}");
+    assert!(
+        world.member(lost).raft.status().voters.is_empty(),
+        "it took part in nothing"
+    );
+    world.put(leader, "b", "2").expect("a put without it");
+}
+
+#[test]
+fn a_member_of_the_first_configuration_may_start_late() {
+    let mut world = World::begin(60, &THREE, &[1, 2]);
+    let leader = world.leader(&[1, 2]);
+    let last = world.put(leader, "a", "1").expect("a put");
+    let initial = Some(world.initial.clone());
+    world.start(3, initial);
+    world.applied(&THREE, LogIndex(last.index));
+    assert_eq!(*world.member(3).raft.fatal().borrow(), None);
+    assert_eq!(world.get(3, "a").as_deref(), Some("1"));
+}
+
+#[test]
+fn a_removed_member_is_told() {
+    let world = World::new(70, 3);
+    let leader = world.leader(&THREE);
+    let gone = THREE
+        .into_iter()
+        .find(|id| *id != leader)
+        .expect("a follower");
+    let soon = world.member(leader).env.now() + Duration::from_secs(20);
+    let remove = world.member(leader).raft.remove(MemberId(gone), soon);
+    world.run(remove).expect("a removal");
+    let mut removed = world.member(gone).raft.removed();
+    let told = async {
+        removed
+            .wait_for(Option::is_some)
+            .await
+            .expect("alive")
+            .clone()
+    };
+    let told = world.within(60, "word of it", told).expect("a reason");
+    assert!(told.contains("has been removed"), "{told}");
 }
 
 #[test]

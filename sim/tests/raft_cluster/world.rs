@@ -26,6 +26,7 @@ pub struct World {
     pub initial: Membership,
     pub catchup_entries: u64,
     pub wal_bytes_max: u64,
+    pub snapshot_rate: u64,
 }
 
 pub fn node(id: u64) -> Node {
@@ -39,6 +40,12 @@ impl World {
     /// Members 1 to `count`, started together.
     pub fn new(seed: u64, count: u64) -> World {
         let ids: Vec<u64> = (1..=count).collect();
+        World::begin(seed, &ids, &ids)
+    }
+
+    /// A cluster of `members`, of which `started` are started.
+    pub fn begin(seed: u64, members: &[u64], started: &[u64]) -> World {
+        let ids = members.to_vec();
         let initial = Membership {
             configs: vec![NodeSet { ids: ids.clone() }],
             nodes: ids.iter().map(|id| (*id, node(*id))).collect(),
@@ -50,8 +57,9 @@ impl World {
             initial,
             catchup_entries: 5000,
             wal_bytes_max: 96 << 20,
+            snapshot_rate: 0,
         };
-        for id in ids {
+        for &id in started {
             let initial = Some(world.initial.clone());
             world.start(id, initial);
         }
@@ -70,9 +78,10 @@ impl World {
         config.initial = initial;
         config.snapshot_catchup_entries = self.catchup_entries;
         config.wal_bytes_max = self.wal_bytes_max;
+        config.snapshot_bytes_per_second = self.snapshot_rate;
         let dir = Path::new("/data/member");
         let member = async {
-            env.disk.create_dir_all(dir).expect("a folder");
+            env.disk.create_dir_all_synced(dir).expect("a folder");
             let store = Store::open(&env, dir, StoreOptions::default()).expect("a store");
             store.start(&env);
             let options = WalOptions {
@@ -91,6 +100,17 @@ impl World {
         };
         let member = self.sim.run_until(member).expect("a start");
         self.members.insert(id, member);
+    }
+
+    /// Restarts a dead member whose disk was lost.
+    pub fn restart_wiped(&mut self, id: u64) {
+        let env = self.sim.restart(id);
+        env.disk
+            .remove_dir_all(Path::new("/data"))
+            .expect("a wiped disk");
+        self.sim.kill(id, CrashMode::Kept);
+        let initial = Some(self.initial.clone());
+        self.start(id, initial);
     }
 
     pub fn kill(&mut self, id: u64) {
