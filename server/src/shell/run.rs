@@ -67,6 +67,8 @@ pub fn main(persona: Persona, args: &[String]) -> ExitCode {
         );
     }
     tracing::info!(args = ?args, "running");
+    // The allocator asks for huge pages; an idle member would then hold 2 MiB where it touched a few KiB.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
@@ -206,9 +208,18 @@ async fn serve(mut config: Config, args: &[String]) -> Result<(), String> {
     let result = match ended {
         Ended::Signal(name) => {
             tracing::info!(signal = name, "received signal; shutting down");
+            member.hand_over().await;
             Ok(())
         }
         Ended::Failed(reason) => Err(reason),
+        Ended::Removed(reason) => {
+            tracing::error!(
+                reason,
+                "this member has been removed from the cluster for good; its data directory must be \
+                 removed"
+            );
+            Ok(())
+        }
     };
     serving.drain(&member).await;
     member.shutdown().await;
@@ -217,10 +228,14 @@ async fn serve(mut config: Config, args: &[String]) -> Result<(), String> {
     result
 }
 
-/// Serves clients once recovered, tells the service manager once ready, and ends when the member fails.
-async fn run(serving: &Serving, member: &Member) -> String {
+/// Serves clients once recovered, tells the service manager once ready, and ends when the member fails or is
+/// removed from its cluster.
+async fn run(serving: &Serving, member: &Member) -> Ended {
     let ready = async {
         member.wait_recovered().await;
+        if let Err(reason) = member.check_initially().await {
+            return Ended::Failed(reason);
+        }
         serving.open_clients();
         member.wait_ready().await;
         tracing::info!("ready to serve client requests");
@@ -232,8 +247,9 @@ async fn run(serving: &Serving, member: &Member) -> String {
     };
     tokio::select! {
         biased;
-        reason = member.failed() => reason,
-        never = ready => never,
+        reason = member.failed() => Ended::Failed(reason),
+        reason = member.removed() => Ended::Removed(reason),
+        ended = ready => ended,
     }
 }
 
@@ -328,6 +344,7 @@ impl Serving {
 enum Ended {
     Signal(&'static str),
     Failed(String),
+    Removed(String),
 }
 
 /// The signals that stop the process.
@@ -345,12 +362,12 @@ impl Signals {
         })
     }
 
-    async fn wait_while(mut self, running: impl Future<Output = String>) -> Ended {
+    async fn wait_while(mut self, running: impl Future<Output = Ended>) -> Ended {
         tokio::select! {
             biased;
             _ = self.terminate.recv() => Ended::Signal("terminated"),
             _ = self.interrupt.recv() => Ended::Signal("interrupt"),
-            reason = running => Ended::Failed(reason),
+            ended = running => ended,
         }
     }
 }
