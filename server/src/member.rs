@@ -5,9 +5,12 @@
 
 pub mod compactor;
 pub mod config;
+mod corruption;
 pub mod data_dir;
 pub mod join;
+mod leave;
 
+use crate::service::cluster::Cluster;
 use crate::service::lease::Duty;
 use crate::service::{Context, Services, asks, quota};
 use config::MemberConfig;
@@ -26,6 +29,8 @@ use tenon_storage::wal::Wal;
 
 /// Pause between attempts to publish this member.
 const PUBLISH_PAUSE: Duration = Duration::from_millis(500);
+/// How often a leader looks for learners to promote.
+const PROMOTE_PAUSE: Duration = Duration::from_millis(500);
 
 /// A running member. Clones name the same; it runs until [`Member::shutdown`] or its node's end.
 #[derive(Clone)]
@@ -90,6 +95,8 @@ impl Member {
         running.answer_peers();
         running.spawn("publish", publish(context.clone(), published_tx));
         running.spawn("count-leaders", count_leaders(context.clone()));
+        running.spawn("promote-learners", promote_learners(context.clone()));
+        running.spawn("corruption", running.compare_hashes());
         running.spawn("quota", quota::keep_watch(context.clone()));
         running.spawn("leases", Duty::new(running.services.lease.clone()).run());
         running.spawn("compactor", compactor::run(context));
@@ -156,6 +163,31 @@ impl Member {
         }
     }
 
+    /// Completes once this member was removed from the cluster, with what there is to say of it.
+    pub async fn removed(&self) -> String {
+        leave::removed(&self.services.context).await
+    }
+
+    /// Compares this member's keys with the other members', when it is configured to do so before serving.
+    /// The error says that they differ; the member must not serve then.
+    pub async fn check_initially(&self) -> Result<(), String> {
+        let options = &self.services.context.config().cluster;
+        if !options.initial_corrupt_check {
+            return Ok(());
+        }
+        corruption::check_initially(&self.services).await
+    }
+
+    fn compare_hashes(&self) -> impl Future<Output = ()> + Send + 'static {
+        let period = self.services.context.config().cluster.corrupt_check;
+        corruption::check_now_and_then(Services::clone(&self.services), period)
+    }
+
+    /// Hands leadership to another voter, if this member has it; for a bounded time.
+    pub async fn hand_over(&self) {
+        leave::hand_over(&self.services.context).await;
+    }
+
     /// Tells streams to end. Calls under way go on.
     pub fn begin_shutdown(&self) {
         self.stopping.send_replace(true);
@@ -219,6 +251,17 @@ async fn publish(context: Context, done: watch::Sender<bool>) {
     }
     tracing::info!(name, client_urls = ?client_urls, "published this member");
     done.send_replace(true);
+}
+
+/// While this member leads, learners that need no operator get their vote once they caught up.
+async fn promote_learners(context: Context) {
+    let cluster = Cluster::new(context.clone());
+    loop {
+        context.env().sleep(PROMOTE_PAUSE).await;
+        if context.status().is_leader {
+            cluster.promote_ready().await;
+        }
+    }
 }
 
 async fn count_leaders(context: Context) {

@@ -1,10 +1,21 @@
 //! Room `server/service`: etcd's Cluster service: the list of members and its changes.
 
-use super::context::Context;
+mod strict;
+
+use super::context::{Context, reason_error};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tenon_env::Instant;
 use tenon_proto::caller::Caller;
-use tenon_proto::code::Code;
+use tenon_proto::command::MemberBirth;
 use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb as pb;
+use tenon_proto::ids::{LogIndex, MemberId, member_id};
+use tenon_proto::log::Node;
+use tenon_raft::MemberError;
+
+/// How often is looked whether a change was applied here.
+const APPLY_PAUSE: Duration = Duration::from_millis(5);
 
 /// The Cluster service.
 #[derive(Clone)]
@@ -49,27 +60,104 @@ impl Cluster {
         })
     }
 
-    /// Adds a member.
+    /// Adds a member, as a voter or as a learner. Its id and the time it is hashed with are fixed here.
     pub async fn member_add(
         &self,
         caller: &Caller,
-        request: pb::MemberAddRequest,
+        mut request: pb::MemberAddRequest,
     ) -> Result<pb::MemberAddResponse, Error> {
         check_peer_urls(&request.peer_urls)?;
         self.context.authorise(caller)?;
-        self.check_urls_free(&request.peer_urls, 0)?;
-        Err(not_yet("adding members"))
+        request.peer_urls.sort();
+        let votes_at_once = self
+            .look(|view| {
+                if self.context.config().strict_reconfig {
+                    view.check_add(request.is_learner)?;
+                }
+                Ok(!request.is_learner && view.can_vote_at_once())
+            })
+            .await?;
+        self.context.read_barrier().await?;
+        let seconds = (self.context.env().clock.wall_ms() / 1000).to_string();
+        let id = member_id(&request.peer_urls, &seconds);
+        self.check_new(id, &request)?;
+        let node = Node {
+            peer_urls: request.peer_urls.clone(),
+            birth: seconds,
+        };
+        let (raft, deadline) = (self.context.raft(), self.deadline());
+        let added = if votes_at_once {
+            raft.add_voter(id, node, deadline).await
+        } else {
+            self.announce(id, &node, request.is_learner).await?;
+            raft.add_learner(id, node, deadline).await
+        };
+        self.wait_applied(added.map_err(change_error)?).await;
+        let member = pb::Member {
+            id: id.get(),
+            peer_urls: request.peer_urls,
+            is_learner: request.is_learner,
+            ..pb::Member::default()
+        };
+        Ok(pb::MemberAddResponse {
+            header: self.header(),
+            member: Some(member),
+            members: self.members(),
+        })
     }
 
-    /// Removes a member.
+    /// A voter whose vote would leave the others without a quorum until it runs comes in as a learner that
+    /// the leader promotes once it caught up.
+    async fn announce(&self, id: MemberId, node: &Node, learner: bool) -> Result<(), Error> {
+        if learner {
+            return Ok(());
+        }
+        let birth = MemberBirth {
+            id: id.get(),
+            peer_urls: node.peer_urls.clone(),
+            token_or_time: node.birth.clone(),
+            learner: true,
+            promote: "voter".to_owned(),
+        };
+        self.context.propose(birth.into()).await.map(|_| ())
+    }
+
+    fn check_new(&self, id: MemberId, request: &pb::MemberAddRequest) -> Result<(), Error> {
+        let store = self.context.store();
+        let members = store.members();
+        if members.iter().any(|m| m.id == id) {
+            return Err(Error::MemberExist);
+        }
+        if store.removed_members().contains(&id) {
+            return Err(Error::MemberNotFound);
+        }
+        self.check_urls_free(&request.peer_urls, 0)?;
+        let learners = members.iter().filter(|m| m.is_learner && !m.added_as_voter);
+        if request.is_learner && learners.count() >= self.context.config().max_learners {
+            return Err(Error::TooManyLearners);
+        }
+        Ok(())
+    }
+
+    /// Removes a member for good.
     pub async fn member_remove(
         &self,
         caller: &Caller,
         request: pb::MemberRemoveRequest,
     ) -> Result<pb::MemberRemoveResponse, Error> {
         self.context.authorise(caller)?;
+        let id = MemberId(request.id);
+        if self.context.config().strict_reconfig {
+            self.look(|view| view.check_remove(id)).await?;
+        }
+        self.context.read_barrier().await?;
         self.member(request.id)?;
-        Err(not_yet("removing members"))
+        let removed = self.context.raft().remove(id, self.deadline()).await;
+        self.wait_applied(removed.map_err(change_error)?).await;
+        Ok(pb::MemberRemoveResponse {
+            header: self.header(),
+            members: self.members(),
+        })
     }
 
     /// Replaces a member's peer URLs.
@@ -96,10 +184,75 @@ impl Cluster {
         request: pb::MemberPromoteRequest,
     ) -> Result<pb::MemberPromoteResponse, Error> {
         self.context.authorise(caller)?;
+        self.context.read_barrier().await?;
         if !self.member(request.id)?.is_learner {
             return Err(Error::MemberNotLearner);
         }
-        Err(not_yet("promoting members"))
+        if self.context.config().strict_reconfig {
+            self.look(|view| view.check_promote()).await?;
+        }
+        let id = MemberId(request.id);
+        let promoted = self.context.raft().promote(id, self.deadline()).await;
+        self.wait_applied(promoted.map_err(change_error)?).await;
+        Ok(pb::MemberPromoteResponse {
+            header: self.header(),
+            members: self.members(),
+        })
+    }
+
+    /// Promotes the learners that need no operator and have caught up. Called now and then by the leader.
+    pub async fn promote_ready(&self) {
+        let all = self.context.config().cluster.auto_promote_learners;
+        let members = self.context.store().members();
+        let waiting = members.iter().filter(|m| m.is_learner);
+        let waiting: Vec<MemberId> = waiting
+            .filter(|m| m.promote_auto || (all && m.published))
+            .map(|m| m.id)
+            .collect();
+        if waiting.is_empty() {
+            return;
+        }
+        let heard = self.heard().await;
+        for id in waiting.into_iter().filter(|id| heard.contains(id)) {
+            match self.context.raft().promote(id, self.deadline()).await {
+                Ok(_) => tracing::info!(member = %id, "promoted a learner that caught up"),
+                Err(MemberError::NotReady(_)) => {}
+                Err(error) => tracing::warn!(member = %id, %error, "cannot promote a learner"),
+            }
+        }
+    }
+
+    /// Judges a change by the members as they are and as the leader hears them.
+    async fn look<T>(
+        &self,
+        judge: impl FnOnce(&strict::View<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let heard = self.heard().await;
+        judge(&strict::View {
+            members: &self.context.store().members(),
+            heard: &heard,
+        })
+    }
+
+    /// Members that the leader hears; none without a leader.
+    async fn heard(&self) -> BTreeSet<MemberId> {
+        let election = self.context.config().election;
+        let heard = self.context.raft().heard_by_leader(election, election);
+        heard.await.unwrap_or_default()
+    }
+
+    fn deadline(&self) -> Instant {
+        self.context.env().now() + self.context.config().request_timeout()
+    }
+
+    /// Waits until a change is applied here, for a bounded time, so that the list in the answer has it.
+    async fn wait_applied(&self, index: LogIndex) {
+        let deadline = self.deadline();
+        let (env, store) = (self.context.env(), self.context.store());
+        let applied = || store.applied().is_some_and(|id| id.index >= index.get());
+        while !applied() && env.now() < deadline {
+            env.sleep(APPLY_PAUSE).await;
+        }
     }
 
     fn member(&self, id: u64) -> Result<pb::Member, Error> {
@@ -125,15 +278,22 @@ fn wire(member: tenon_storage::Member) -> pb::Member {
         name: member.name,
         peer_urls: member.peer_urls,
         client_urls: member.client_urls,
-        is_learner: member.is_learner,
+        is_learner: member.is_learner && !member.added_as_voter,
     }
 }
 
-fn not_yet(what: &str) -> Error {
-    Error::other(
-        Code::Unimplemented,
-        format!("tenon: {what} comes with the cluster issue"),
-    )
+/// etcd's words for a change that was not made, or of which nobody knows.
+fn change_error(error: MemberError) -> Error {
+    match error {
+        MemberError::NotFound(_) => Error::MemberNotFound,
+        MemberError::Exists(_) => Error::MemberExist,
+        MemberError::NotLearner(_) => Error::MemberNotLearner,
+        MemberError::NotVoter(_) => Error::BadLeaderTransferee,
+        MemberError::LastVoter => Error::MemberNotEnoughStarted,
+        MemberError::NotReady(_) => Error::LearnerNotReady,
+        MemberError::NotLeader(_) => Error::Timeout,
+        MemberError::NotChanged(reason) | MemberError::Unknown(reason) => reason_error(reason),
+    }
 }
 
 /// At least one URL, each `http`, `https`, `unix` or `unixs` with host and port and without a path.

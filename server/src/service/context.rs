@@ -148,9 +148,23 @@ impl Context {
         self.shared.status.borrow().leader.is_some()
     }
 
-    /// Whether this member only learns.
+    /// Whether this member only learns. One that was added as a voter and waits for its vote may be asked
+    /// like any other: it forwards what it cannot do.
     pub fn is_learner(&self) -> bool {
-        self.shared.status.borrow().is_learner
+        let (is_learner, is_member) = {
+            let status = self.shared.status.borrow();
+            (status.is_learner, status.is_member)
+        };
+        let own = self.shared.member;
+        if is_learner {
+            let members = self.shared.store.members();
+            return !members.iter().any(|m| m.id == own && m.added_as_voter);
+        }
+        let joined = self.shared.config.cluster.running.iter();
+        !is_member
+            && joined
+                .flat_map(|running| &running.members)
+                .any(|m| m.id == own && m.is_learner)
     }
 
     /// The header of an answer at this revision.
@@ -256,6 +270,11 @@ impl Drop for Pending<'_> {
 /// etcd's words for a command without a result. Its clients know an unknown outcome by `Unavailable`.
 fn propose_error(error: &ProposeError) -> Error {
     let (ProposeError::NotProposed(reason) | ProposeError::Unknown(reason)) = error;
+    reason_error(*reason)
+}
+
+/// etcd's words for why nobody knows what became of a change.
+pub(super) fn reason_error(reason: Reason) -> Error {
     match reason {
         Reason::NoLeader | Reason::Timeout => Error::Timeout,
         Reason::LeaderChanged => Error::TimeoutDueToLeaderFail,

@@ -2,6 +2,7 @@
 
 use super::context::Context;
 use crate::version::{CLUSTER_VERSION, ETCD_VERSION};
+use std::time::Duration;
 use tenon_env::Lane;
 use tenon_proto::caller::Caller;
 use tenon_proto::code::Code;
@@ -10,6 +11,11 @@ use tenon_proto::etcdserverpb as pb;
 use tenon_proto::etcdserverpb::AlarmType;
 use tenon_proto::etcdserverpb::alarm_request::AlarmAction;
 use tenon_proto::etcdserverpb::downgrade_request::DowngradeAction;
+use tenon_proto::ids::MemberId;
+use tenon_raft::MemberError;
+
+/// Pause before a member that cannot lead yet is tried again.
+const HAND_OVER_PAUSE: Duration = Duration::from_millis(100);
 
 /// The Maintenance service.
 #[derive(Clone)]
@@ -147,11 +153,21 @@ impl Maintenance {
         if !status.voters.iter().any(|id| id.get() == request.target_id) {
             return Err(Error::BadLeaderTransferee);
         }
-        if request.target_id != self.context.member().get() {
-            let text = "tenon: handing leadership over comes with the cluster issue";
-            return Err(Error::other(Code::Unimplemented, text));
+        let target = MemberId(request.target_id);
+        let deadline = self.context.env().now() + self.context.config().request_timeout();
+        loop {
+            match self.context.raft().transfer_leader(target, deadline).await {
+                Ok(()) => return Ok(pb::MoveLeaderResponse { header: None }),
+                // Behind, or not heard lately: it may come.
+                Err(MemberError::NotReady(_)) if self.context.env().now() < deadline => {
+                    self.context.env().sleep(HAND_OVER_PAUSE).await;
+                }
+                Err(error) => {
+                    tracing::warn!(%target, %error, "leadership was not handed over");
+                    return Err(Error::TimeoutLeaderTransfer);
+                }
+            }
         }
-        Ok(pb::MoveLeaderResponse { header: None })
     }
 
     /// Checks, starts or cancels a downgrade of the cluster. Starting one is refused: an older etcd cannot

@@ -29,6 +29,9 @@ pub struct Member {
     pub token_or_time: String,
     /// The leader promotes it once it caught up (else an operator does).
     pub promote_auto: bool,
+    /// It was added as a voter while its vote would have left the others without a quorum: a learner only
+    /// until it caught up.
+    pub added_as_voter: bool,
     /// It published itself at least once: it has run.
     pub published: bool,
 }
@@ -149,7 +152,8 @@ impl Members {
                 } else {
                     node.birth.clone()
                 },
-                promote_auto: row.promote == "auto",
+                promote_auto: row.promote == "auto" || row.promote == "voter",
+                added_as_voter: row.promote == "voter",
                 published: row.published,
             }
         };
