@@ -10,6 +10,7 @@
 )]
 
 pub mod call;
+pub mod cluster;
 pub mod compare;
 pub mod ctl;
 pub mod expand;

@@ -359,7 +359,7 @@ impl Session {
                 };
                 Ok(receive(stream, number(count)?, manner, wait).await)
             }
-            "drain" => Ok(drain(stream).await),
+            "drain" => drain(stream, &self.methods[name]).await,
             "silent" => Ok(match stream.next(SILENCE).await {
                 None => Vec::new(),
                 Some(arrival) => arrival_lines(&arrival, manner.detail),
@@ -399,21 +399,22 @@ async fn receive(stream: &mut Stream, count: usize, manner: Manner, wait: Durati
     answers.concat()
 }
 
-/// All events until the stream has been silent for a while, whatever responses they came in.
-async fn drain(stream: &mut Stream) -> Vec<String> {
+/// All events of a watch up to now, whatever responses they came in: it asks for progress, whose answer
+/// comes after them, again and again (a watcher that is behind is not answered).
+async fn drain(stream: &mut Stream, method: &MethodDescriptor) -> Result<Vec<String>, String> {
     let mut lines = Vec::new();
-    while let Some(arrival) = stream.next(SILENCE).await {
-        let new = arrival_lines(&arrival, Detail::Full);
-        let ended = matches!(arrival, Arrival::End(_));
-        lines.extend(
-            new.into_iter()
-                .filter(|line| ended || line.starts_with("events")),
-        );
-        if ended {
-            break;
+    let deadline = Instant::now() + RECV_MAX;
+    while Instant::now() < deadline {
+        stream.send(Schema::request(method.input(), "progress_request { }")?)?;
+        while let Some(arrival) = stream.next(SILENCE).await {
+            let new = arrival_lines(&arrival, Detail::Full);
+            if matches!(arrival, Arrival::End(_)) || new.iter().any(|line| line == "watch_id: -1") {
+                return Ok(lines);
+            }
+            lines.extend(new.into_iter().filter(|line| line.starts_with("events")));
         }
     }
-    lines
+    Err("no progress".to_owned())
 }
 
 fn arrival_lines(arrival: &Arrival, detail: Detail) -> Vec<String> {
