@@ -15,6 +15,8 @@ pub mod leases;
 pub mod model;
 pub mod positions;
 pub mod reads;
+#[cfg(test)]
+mod tests;
 pub mod timeline;
 pub mod watches;
 pub mod writes;

@@ -77,6 +77,12 @@ impl DiskControl {
         self.0.state.lock().faults.slow_percent = percent;
     }
 
+    /// Lets every sync claim success and do nothing: a disk on which no promise can be kept, to prove that a
+    /// test would notice.
+    pub fn lie(&self, lies: bool) {
+        self.0.state.lock().faults.lies = lies;
+    }
+
     /// Disarms every fault: crash, errors, capacity, slowness.
     pub fn heal(&self) {
         self.0.state.lock().faults = super::Faults::default();

@@ -61,6 +61,8 @@ pub(super) struct Faults {
     pub(super) capacity_pages: Option<u64>,
     /// Times as slow as usual, in percent.
     pub(super) slow_percent: u64,
+    /// Syncs claim success and do nothing.
+    pub(super) lies: bool,
 }
 
 impl Default for Faults {
@@ -74,6 +76,7 @@ impl Default for Faults {
             sync_errors_ppm: 0,
             capacity_pages: None,
             slow_percent: 100,
+            lies: false,
         }
     }
 }

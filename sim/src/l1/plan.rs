@@ -27,6 +27,8 @@ pub struct LifePlan {
     pub pause: Option<(Duration, Duration)>,
     /// The n-th sync fails; the member must stop by itself and acknowledge nothing more.
     pub fail_sync: Option<u64>,
+    /// Syncs do nothing: no member can keep a promise then, and the run must say so.
+    pub lies: bool,
 }
 
 /// One run.
@@ -44,6 +46,8 @@ pub struct Plan {
     pub watchers: u64,
     /// The lives with troubles; one without follows.
     pub lives: Vec<LifePlan>,
+    /// How long a life lasts that waits for a disk operation which never comes.
+    pub life_most: Duration,
     /// Drift of the member's clock in parts per billion.
     pub drift_ppb: i64,
     /// Whether leases are used, whose end the run then waits for.
@@ -88,6 +92,7 @@ impl Plan {
             keys: rng.between(2, 20),
             watchers: rng.between(0, 4),
             lives,
+            life_most: Duration::from_secs(3),
             drift_ppb,
             leases: rng.chance(300_000),
             tuning: if rng.chance(900_000) {
@@ -105,14 +110,16 @@ impl Plan {
             slow_percent: 100,
             pause: None,
             fail_sync: None,
+            lies: false,
         };
         Plan {
             clients: 3,
             calls: 12,
-            think: Duration::from_millis(60),
+            think: Duration::from_millis(40),
             keys: 4,
             watchers: 1,
             lives: vec![life],
+            life_most: Duration::from_millis(600),
             drift_ppb: 0,
             leases: false,
             tuning: Tuning {
@@ -150,6 +157,7 @@ impl LifePlan {
                 (after, Duration::from_millis(rng.between(1, 4_000)))
             }),
             fail_sync: rng.chance(100_000).then(|| rng.between(1, 60)),
+            lies: false,
         }
     }
 }

@@ -165,6 +165,7 @@ impl Scene {
         let env = self.begin(plan);
         let disk = self.sim.disk(MEMBER);
         disk.slow(life.slow_percent);
+        disk.lie(life.lies);
         if let Some(n) = life.fail_sync {
             disk.fail_sync(n);
         }
@@ -180,7 +181,7 @@ impl Scene {
             }
         };
         let most = match life.end {
-            End::AtOperation(..) => Duration::from_secs(5),
+            End::AtOperation(..) => plan.life_most,
             End::At(moment, _) | End::Orderly(moment) => moment,
         };
         let ended = self.until_end(&running, life, most).await;
@@ -353,7 +354,7 @@ impl Scene {
         let last = self.final_read(number).await?;
         self.catch_up(last).await?;
         // Whoever watches a part has been told by now too, or never will.
-        self.sim.sleep(Duration::from_secs(2)).await;
+        self.sim.sleep(Duration::from_millis(500)).await;
         for (task, end) in parts {
             let _ = end.send(());
             let ended = self.clients.timeout(PATIENCE, task.ended()).await;

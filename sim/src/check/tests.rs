@@ -1,0 +1,298 @@
+//! Tests of the checkers: each finds what it is there to find, in a small history made by hand.
+
+use super::timeline::{Timeline, by_revision};
+use super::watches::Watched;
+use super::{Finding, hashes, leases, model::Model, reads, watches, writes};
+use crate::history::{Call, CallId, Outcome, Reply, Request, tag};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use tenon_proto::error::Error;
+use tenon_proto::etcdserverpb as pb;
+use tenon_proto::mvccpb::{Event, KeyValue, event::EventType};
+
+fn header(revision: i64) -> Option<pb::ResponseHeader> {
+    Some(pb::ResponseHeader {
+        revision,
+        ..Default::default()
+    })
+}
+
+fn call(request: Request, floor: i64, outcome: Outcome) -> Call {
+    Call {
+        client: 1,
+        request,
+        invoked: 0,
+        floor,
+        returned: Some(1),
+        outcome,
+    }
+}
+
+fn kv(key: &'static str, number: usize, create: i64, revision: i64, version: i64) -> KeyValue {
+    KeyValue {
+        key: Bytes::from_static(key.as_bytes()),
+        create_revision: create,
+        mod_revision: revision,
+        version,
+        value: Bytes::from(tag(CallId(number))),
+        lease: 0,
+    }
+}
+
+fn put_event(kv: KeyValue, prev_kv: Option<KeyValue>) -> Event {
+    Event {
+        r#type: EventType::Put as i32,
+        kv: Some(kv),
+        prev_kv,
+    }
+}
+
+fn delete_event(key: &'static str, revision: i64, prev_kv: KeyValue) -> Event {
+    let key = Bytes::from_static(key.as_bytes());
+    let kv = KeyValue {
+        key,
+        mod_revision: revision,
+        ..Default::default()
+    };
+    Event {
+        r#type: EventType::Delete as i32,
+        kv: Some(kv),
+        prev_kv: Some(prev_kv),
+    }
+}
+
+fn put(number: usize, key: &'static str, floor: i64, revision: i64) -> Call {
+    let key = Bytes::from_static(key.as_bytes());
+    let value = Bytes::from(tag(CallId(number)));
+    let request = Request::Put(pb::PutRequest {
+        key,
+        value,
+        ..Default::default()
+    });
+    let reply = Reply::Put(pb::PutResponse {
+        header: header(revision),
+        prev_kv: None,
+    });
+    call(request, floor, Outcome::Reply(reply))
+}
+
+fn delete(key: &'static str, floor: i64, revision: i64, deleted: i64) -> Call {
+    let key = Bytes::from_static(key.as_bytes());
+    let request = Request::Delete(pb::DeleteRangeRequest {
+        key,
+        ..Default::default()
+    });
+    let reply = pb::DeleteRangeResponse {
+        header: header(revision),
+        deleted,
+        ..Default::default()
+    };
+    call(request, floor, Outcome::Reply(Reply::Delete(reply)))
+}
+
+fn range(floor: i64, revision: i64, kvs: Vec<KeyValue>) -> Call {
+    let (key, range_end) = (Bytes::from_static(b"a"), Bytes::from_static(b"z"));
+    let request = Request::Range(pb::RangeRequest {
+        key,
+        range_end,
+        ..Default::default()
+    });
+    let count = kvs.len() as i64;
+    let reply = pb::RangeResponse {
+        header: header(revision),
+        kvs,
+        more: false,
+        count,
+    };
+    call(request, floor, Outcome::Reply(Reply::Range(reply)))
+}
+
+/// a = call 0 at 2, b = call 1 at 3, a = call 2 at 4, b deleted by call 3 at 5.
+fn story() -> (Vec<Call>, Timeline) {
+    let calls = vec![
+        put(0, "a", 1, 2),
+        put(1, "b", 2, 3),
+        put(2, "a", 3, 4),
+        delete("b", 4, 5, 1),
+    ];
+    let (a, b) = (kv("a", 0, 2, 2, 1), kv("b", 1, 3, 3, 1));
+    let mut timeline = Timeline::default();
+    timeline.add(2, vec![put_event(a.clone(), None)]).unwrap();
+    timeline.add(3, vec![put_event(b.clone(), None)]).unwrap();
+    timeline
+        .add(4, vec![put_event(kv("a", 2, 2, 4, 2), Some(a))])
+        .unwrap();
+    timeline.add(5, vec![delete_event("b", 5, b)]).unwrap();
+    (calls, timeline)
+}
+
+fn judged(calls: &[Call], timeline: &Timeline) -> Result<Model, Finding> {
+    let (model, _) = writes::check(calls, timeline, 0)?;
+    reads::check(calls, &model, 0, timeline.last())?;
+    Ok(model)
+}
+
+fn found(calls: &[Call], timeline: &Timeline) -> String {
+    judged(calls, timeline).expect_err("something is wrong").0
+}
+
+#[test]
+fn a_right_story_is_accepted() {
+    let (mut calls, timeline) = story();
+    calls.push(range(5, 5, vec![kv("a", 2, 2, 4, 2)]));
+    calls.push(range(1, 3, vec![kv("a", 0, 2, 2, 1), kv("b", 1, 3, 3, 1)]));
+    calls.push(delete("b", 5, 5, 0));
+    let model = judged(&calls, &timeline).unwrap();
+    assert_eq!(model.at(b"b", 4).map(|kv| kv.version), Some(1));
+    assert_eq!(model.at(b"b", 5), None);
+}
+
+#[test]
+fn revisions_have_no_gap_and_never_change() {
+    let (_, mut timeline) = story();
+    assert!(
+        timeline
+            .add(7, vec![put_event(kv("c", 9, 7, 7, 1), None)])
+            .is_err(),
+        "a gap"
+    );
+    assert!(
+        timeline
+            .add(3, vec![put_event(kv("b", 9, 3, 3, 1), None)])
+            .is_err(),
+        "another content"
+    );
+    assert!(timeline.add(6, vec![]).is_err(), "nothing changed");
+    let back = vec![
+        put_event(kv("c", 9, 7, 7, 1), None),
+        put_event(kv("c", 9, 6, 6, 1), None),
+    ];
+    assert!(by_revision(back).is_err(), "told in the wrong order");
+}
+
+#[test]
+fn a_lost_or_doubled_or_invented_write_is_found() {
+    let (mut calls, timeline) = story();
+    calls.push(put(4, "c", 5, 6));
+    assert!(found(&calls, &timeline).contains("acknowledged and lost"));
+
+    let (mut calls, timeline) = story();
+    calls.push(delete("a", 5, 6, 1));
+    assert!(found(&calls, &timeline).contains("acknowledged and lost"));
+
+    let (calls, mut timeline) = story();
+    let again = put_event(kv("a", 2, 2, 6, 3), Some(kv("a", 2, 2, 4, 2)));
+    timeline.add(6, vec![again]).unwrap();
+    assert!(found(&calls, &timeline).contains("told 4 and stands at 6"));
+
+    let (mut calls, timeline) = story();
+    calls[2].outcome = Outcome::Refused(Error::NoSpace);
+    assert!(found(&calls, &timeline).contains("refused"));
+    calls[2].outcome = Outcome::Unknown;
+    judged(&calls, &timeline).expect("an unknown outcome may have happened");
+
+    let (mut calls, timeline) = story();
+    calls.truncate(3);
+    assert!(
+        found(&calls, &timeline).contains("no cause"),
+        "a deletion that nobody asked for"
+    );
+}
+
+#[test]
+fn a_write_that_goes_back_is_found() {
+    let (mut calls, timeline) = story();
+    calls[2].floor = 4;
+    assert!(found(&calls, &timeline).contains("asked for after 4"));
+}
+
+#[test]
+fn a_stale_or_wrong_read_is_found() {
+    let (mut calls, timeline) = story();
+    calls.push(range(5, 4, vec![kv("a", 2, 2, 4, 2), kv("b", 1, 3, 3, 1)]));
+    assert!(found(&calls, &timeline).contains("went back behind 5"));
+    calls.pop();
+    calls.push(range(5, 5, vec![kv("a", 0, 2, 2, 1)]));
+    assert!(found(&calls, &timeline).contains("should show"));
+    calls.pop();
+    calls.push(range(5, 9, vec![]));
+    assert!(found(&calls, &timeline).contains("beyond"));
+}
+
+#[test]
+fn a_watch_that_misses_repeats_or_invents_is_found() {
+    let (_, timeline) = story();
+    let plain = |event: &Event| Event {
+        prev_kv: None,
+        ..event.clone()
+    };
+    let all: Vec<Event> = timeline
+        .iter()
+        .flat_map(|(_, e)| e.iter().map(plain))
+        .collect();
+    let watched = |events: Vec<Event>| Watched {
+        key: Bytes::from_static(b"\0"),
+        range_end: Bytes::from_static(b"\0"),
+        first: 2,
+        last: 5,
+        events,
+    };
+    watches::check(&watched(all.clone()), &timeline).unwrap();
+    let mut missing = all.clone();
+    missing.remove(1);
+    let mut repeated = all.clone();
+    repeated.insert(1, all[0].clone());
+    let mut swapped = all.clone();
+    swapped.swap(0, 1);
+    let early = [all.clone(), vec![put_event(kv("a", 9, 2, 6, 3), None)]].concat();
+    for wrong in [missing, repeated, swapped, early, all[..3].to_vec()] {
+        assert!(
+            watches::check(&watched(wrong.clone()), &timeline).is_err(),
+            "{wrong:?}"
+        );
+    }
+}
+
+#[test]
+fn another_hash_of_the_same_history_is_found() {
+    let hash = |hash, hash_revision, compact_revision| {
+        let reply = pb::HashKvResponse {
+            header: header(hash_revision),
+            hash,
+            hash_revision,
+            compact_revision,
+        };
+        call(
+            Request::HashKv(hash_revision),
+            1,
+            Outcome::Reply(Reply::HashKv(reply)),
+        )
+    };
+    assert_eq!(
+        hashes::check(&[hash(7, 5, -1), hash(7, 5, -1), hash(8, 5, 3)]),
+        Ok(1)
+    );
+    assert!(hashes::check(&[hash(7, 5, -1), hash(8, 5, -1)]).is_err());
+}
+
+#[test]
+fn a_lease_that_ends_early_is_found() {
+    let grant = |ttl| {
+        let reply = pb::LeaseGrantResponse {
+            header: header(1),
+            id: 7,
+            ttl,
+            error: String::new(),
+        };
+        call(
+            Request::Grant(7, ttl),
+            1,
+            Outcome::Reply(Reply::Grant(reply)),
+        )
+    };
+    let expired = BTreeMap::from([(7, 9)]);
+    let seen = |ns| BTreeMap::from([(9, ns)]);
+    leases::check(&[grant(2)], &expired, &seen(2_000_000_000), 0).unwrap();
+    assert!(leases::check(&[grant(2)], &expired, &seen(1_900_000_000), 0).is_err());
+    leases::check(&[grant(2)], &expired, &seen(1_900_000_000), 5).expect("clocks may run fast");
+}
