@@ -1,4 +1,4 @@
-//! Room `tests`: licences, banned crates and sources of all we link, against `deny.toml` (docs/adr/0002).
+//! Room `tests`: licences, banned crates and sources of all we link, against `deny.toml` (docs/adr/0003).
 //! May ask cargo for its metadata, offline; the judgement is pure.
 
 use serde_json::Value;

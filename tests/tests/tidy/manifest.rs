@@ -7,6 +7,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("env/Cargo.toml", &[]),
     ("proto/Cargo.toml", &[]),
     ("storage/Cargo.toml", &["tenon-proto", "tenon-env"]),
+    // A crate inside room `raft` that stands in for one of openraft's (docs/adr/0002).
+    ("raft/histogram/Cargo.toml", &[]),
     (
         "raft/Cargo.toml",
         &["tenon-proto", "tenon-env", "tenon-storage"],
