@@ -89,6 +89,9 @@ pub trait Engine: Send + Sync + 'static {
     fn commit(&self, batch: &Batch) -> Result<(), EngineError>;
     /// Completes a stalled commit. `Ok` when nothing is stalled (any more).
     fn settle(&self) -> Result<(), EngineError>;
+    /// Lets go of the files: later commits fail, and so may reads of views. Afterwards another engine may
+    /// be opened on them.
+    fn close(&self) -> Result<(), EngineError>;
     /// Bytes taken on disk.
     fn size(&self) -> EngineSize;
     /// Name as in `--storage-engine`.

@@ -66,6 +66,10 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
+    fn close(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     fn size(&self) -> EngineSize {
         let content = self.content.read();
         let records: usize = content.records.values().map(|(_, v)| v.len() + 18).sum();

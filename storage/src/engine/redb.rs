@@ -10,6 +10,7 @@ use super::{
     View, Visit,
 };
 use bytes::Bytes;
+use parking_lot::RwLock;
 use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -27,8 +28,8 @@ fn definition(table: Table) -> Raw {
 
 /// An open redb file.
 pub struct RedbEngine {
-    // Dropped before the backend's last clone.
-    database: Database,
+    /// `None` once it is closed.
+    database: RwLock<Option<Database>>,
     backend: DiskBackend,
     removed_bytes: AtomicU64,
 }
@@ -43,6 +44,10 @@ pub fn put_in_place(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), Engin
     disk.rename(from, to).map_err(failed)?;
     disk.sync_dir(to.parent().unwrap_or(Path::new(".")))
         .map_err(failed)
+}
+
+fn closed() -> EngineError {
+    EngineError::Failed("the storage engine is closed".into())
 }
 
 impl RedbEngine {
@@ -92,7 +97,7 @@ impl RedbEngine {
         }
         let removed_bytes = AtomicU64::new(0);
         Ok(RedbEngine {
-            database: opened?,
+            database: RwLock::new(Some(opened?)),
             backend,
             removed_bytes,
         })
@@ -116,7 +121,9 @@ impl RedbEngine {
         if let Some(refused) = self.backend.held_back() {
             return Err(EngineError::Stalled(refused));
         }
-        let mut writing = self.database.begin_write().map_err(failed)?;
+        let database = self.database.read();
+        let database = database.as_ref().ok_or_else(closed)?;
+        let mut writing = database.begin_write().map_err(failed)?;
         writing
             .set_durability(Durability::Immediate)
             .map_err(failed)?;
@@ -132,7 +139,9 @@ impl RedbEngine {
 
 impl Engine for RedbEngine {
     fn view(&self) -> Result<Arc<dyn View>, EngineError> {
-        let reading = self.database.begin_read().map_err(failed)?;
+        let database = self.database.read();
+        let database = database.as_ref().ok_or_else(closed)?;
+        let reading = database.begin_read().map_err(failed)?;
         let records = reading.open_table(RECORDS).map_err(failed)?;
         let tables = Table::ALL
             .iter()
@@ -185,6 +194,13 @@ impl Engine for RedbEngine {
             Ok(Ok(())) => Ok(()),
             Ok(Err(refused)) => Err(EngineError::Stalled(refused)),
             Err(lost) => Err(EngineError::Failed(format!("sync failed: {lost}"))),
+        }
+    }
+
+    fn close(&self) -> Result<(), EngineError> {
+        match self.database.write().take() {
+            Some(database) => database.close().map_err(failed),
+            None => Ok(()),
         }
     }
 

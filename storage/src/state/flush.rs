@@ -273,6 +273,14 @@ impl Inner {
 
     /// Turns an engine's error on the read path into the end of the store.
     pub(crate) fn lose<T>(&self, result: Result<T, Fatal>) -> Result<T, Fatal> {
-        result.map_err(|reason| self.give_up(reason))
+        // A store that is being shut down has closed its engine on purpose.
+        let stopping = *self.stopping.borrow();
+        result.map_err(|reason| {
+            if stopping {
+                reason
+            } else {
+                self.give_up(reason)
+            }
+        })
     }
 }

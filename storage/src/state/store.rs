@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tenon_env::{Env, Task, sync::watch};
+use tenon_env::{Env, Lane, Task, sync::watch};
 use tenon_proto::command::{CommandBatch, CommandResult};
 use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb::{
@@ -122,13 +122,23 @@ impl Store {
         self.tasks.lock().extend([drain, sweep]);
     }
 
-    /// Drains what the WAL has flushed and ends the tasks. The store answers reads afterwards; nothing
-    /// may be applied any more.
+    /// Drains what the WAL has flushed, ends the tasks and closes the engine, so that the same folder may
+    /// be opened again even while clones of this store are still held somewhere. Reads that need the
+    /// engine answer `Stopped` afterwards; nothing may be applied any more.
     pub async fn shutdown(&self) {
         self.inner.stopping.send_replace(true);
         let tasks = std::mem::take(&mut *self.tasks.lock());
         for task in tasks {
             task.ended().await;
+        }
+        let engine = self.inner.engine();
+        let closed = self
+            .inner
+            .env
+            .blocking(Lane::Engine, move || engine.close())
+            .await;
+        if let Ok(Err(error)) = closed {
+            tracing::warn!(%error, "the storage engine did not close in order");
         }
     }
 

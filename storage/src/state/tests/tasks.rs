@@ -74,6 +74,14 @@ fn shutdown_drains_what_is_flushed() {
     life.hands.run();
     assert!(ended.load(Ordering::SeqCst), "it needs no time to pass");
     assert_eq!(life.store.engine_durable(), LogIndex(1));
+    // The folder is free although this store is still held.
+    let held = life.store.clone();
+    let again = life.reopened();
+    assert_eq!(again.store.revision(), Revision(2));
+    again.put("k", "x");
+    again.drain();
+    drop(held);
+    assert_eq!(again.reopened().store.revision(), Revision(3));
 }
 
 #[test]

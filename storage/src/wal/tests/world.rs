@@ -77,14 +77,22 @@ impl Wake for Running {
 
 impl Spawn for Hands {
     fn spawn(&self, _name: &'static str, future: BoxFuture<'static, ()>) -> Task {
+        let (ended, end) = oneshot::channel::<()>();
+        let future = async move {
+            let _ended = ended;
+            future.await;
+        };
         let running = Arc::new(Running {
             inner: self.0.clone(),
-            future: Mutex::new(Some(future)),
+            future: Mutex::new(Some(Box::pin(future))),
             queued: AtomicBool::new(false),
         });
         self.0.all.lock().push(running.clone());
         running.wake();
-        Task::new(Box::new(|| ()), Box::pin(std::future::ready(())))
+        let done = async move {
+            let _ = end.await;
+        };
+        Task::new(Box::new(|| ()), Box::pin(done))
     }
 
     fn blocking(&self, lane: Lane, job: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {
