@@ -24,6 +24,7 @@ pub struct Server {
     kind: Kind,
     program: PathBuf,
     flags: Vec<String>,
+    env: Vec<(String, PathBuf)>,
     dir: TempDir,
     client_port: u16,
     peer_port: u16,
@@ -74,13 +75,29 @@ impl Server {
             Kind::Tenon => tenon()?,
             Kind::Etcd => oracle("etcd").ok_or("no etcd: run .ci/oracle-setup")?,
         };
+        Self::start_program(kind, program, flags, &[])
+    }
+
+    /// As [`Server::start`], from `program` (a link named `etcd` is etcd) and with more environment.
+    ///
+    /// # Errors
+    /// Why the process did not start.
+    pub fn start_program(
+        kind: Kind,
+        program: PathBuf,
+        flags: &[String],
+        env: &[(&str, &Path)],
+    ) -> Result<Self, String> {
         let dir = tempfile::tempdir().map_err(|e| format!("temporary directory: {e}"))?;
         let [client_port, peer_port] = free_ports().map_err(|e| format!("free ports: {e}"))?;
-        let flags = flags.to_vec();
+        let env = env
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.to_path_buf()));
         let mut server = Self {
             kind,
             program,
-            flags,
+            flags: flags.to_vec(),
+            env: env.collect(),
             dir,
             client_port,
             peer_port,
@@ -129,7 +146,8 @@ impl Server {
             .open(self.log_path());
         let log = log.map_err(|e| format!("log file: {e}"))?;
         let mut command = Command::new(&self.program);
-        if self.kind == Kind::Tenon {
+        command.envs(self.env.iter().map(|(key, value)| (key, value)));
+        if self.kind == Kind::Tenon && !self.program.ends_with("etcd") {
             command.arg("serve");
         }
         let (client, peer) = (self.url(), self.peer_url());
