@@ -55,6 +55,7 @@ impl Member {
             member,
             cluster,
             first,
+            known,
         } = data_dir.identity().clone();
         tracing::info!(
             local_member_id = %member,
@@ -65,14 +66,13 @@ impl Member {
         let (store, wal, recovery) = open(env, &config, &data_dir).await?;
         store.start(env);
         env.net.identify(cluster.get(), member.get());
-        let joined = config.cluster.running.clone().filter(|_| first.is_none());
         let raft_config = RaftConfig {
             heartbeat: config.heartbeat,
             election: config.election,
             snapshot_catchup_entries: config.snapshot_catchup_entries,
             wal_bytes_max: config.tuning.wal_bytes_max,
             initial: first,
-            known_peers: joined.as_ref().map(join::peers).unwrap_or_default(),
+            known_peers: known,
             ..RaftConfig::new(member, cluster)
         };
         let raft = RaftHandle::start(env, raft_config, store.clone(), (wal.clone(), recovery))

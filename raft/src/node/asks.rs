@@ -50,6 +50,11 @@ impl Node {
                 let members = heard.into_iter().map(|id| id.0).collect();
                 ask_reply::Reply::Heard(peer::Heard { members })
             }
+            Some(ask::Ask::Removed(_)) => {
+                let text = format!("another member says that {} was removed", self.member());
+                self.0.removed.send_replace(Some(text));
+                ask_reply::Reply::Heard(peer::Heard::default())
+            }
             Some(ask) => {
                 let answerer = self.0.asks.0.lock().clone();
                 let answerer = answerer.ok_or("the services of this member do not run")?;

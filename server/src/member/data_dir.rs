@@ -3,13 +3,14 @@
 //! starts. `<data>/member` holds all of a member, as in etcd.
 //!
 //! `member/identity`: 8 bytes `TENONID1`, crc32c (little endian, over the rest), member id and cluster id
-//! (8 bytes each, little endian), the first membership as an encoded `tenon.log.Membership`, empty for a
-//! member that was added later.
+//! (8 bytes each, little endian), then an encoded `tenon.log.Membership`: the first one, or, for a member that
+//! was added later, the members it was told of, without any voters.
 
 use super::config::{BootstrapState, MemberConfig};
 use super::join;
 use bytes::Buf;
 use prost::Message;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tenon_env::{Env, FileLock};
 use tenon_proto::ids::{ClusterId, MemberId, cluster_id, member_id};
@@ -44,6 +45,9 @@ pub struct Identity {
     pub cluster: ClusterId,
     /// The members that founded the cluster, this one among them; none for a member added later.
     pub first: Option<Membership>,
+    /// The members that one which was added later was told of, itself among them. Until it has a log they are
+    /// asked whether it has been here before.
+    pub known: BTreeMap<u64, Node>,
 }
 
 impl Identity {
@@ -72,6 +76,7 @@ impl Identity {
             member: own,
             cluster: cluster_id(&ids),
             first: Some(first),
+            known: BTreeMap::new(),
         })
     }
 
@@ -79,9 +84,12 @@ impl Identity {
         let mut body = Vec::new();
         body.extend_from_slice(&self.member.get().to_le_bytes());
         body.extend_from_slice(&self.cluster.get().to_le_bytes());
-        if let Some(first) = &self.first {
-            body.extend_from_slice(&first.encode_to_vec());
-        }
+        let told = Membership {
+            configs: Vec::new(),
+            nodes: self.known.clone().into_iter().collect(),
+        };
+        let members = self.first.as_ref().unwrap_or(&told);
+        body.extend_from_slice(&members.encode_to_vec());
         let mut file = MAGIC.to_vec();
         file.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
         file.extend_from_slice(&body);
@@ -96,15 +104,17 @@ impl Identity {
             return Err("its checksum does not match: the file is damaged".into());
         }
         let (member, cluster) = (MemberId(rest.get_u64_le()), ClusterId(rest.get_u64_le()));
-        let first = if rest.is_empty() {
-            None
+        let members = Membership::decode(rest).map_err(|e| e.to_string())?;
+        let (first, known) = if members.configs.is_empty() {
+            (None, members.nodes.into_iter().collect())
         } else {
-            Some(Membership::decode(rest).map_err(|e| e.to_string())?)
+            (Some(members), BTreeMap::new())
         };
         Ok(Identity {
             member,
             cluster,
             first,
+            known,
         })
     }
 }
@@ -239,6 +249,7 @@ mod tests {
             member: MemberId(1),
             cluster: ClusterId(2),
             first: None,
+            known: BTreeMap::from([(1, Node::default())]),
         };
         assert_eq!(Identity::decode(&joined.encode()), Ok(joined));
     }

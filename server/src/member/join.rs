@@ -32,6 +32,7 @@ pub fn identity(
         member: own.id,
         cluster: running.id,
         first: None,
+        known: peers(running),
     })
 }
 
@@ -61,7 +62,7 @@ fn own_member<'a>(
 }
 
 /// The members that a joining one may ask, itself among them.
-pub fn peers(running: &RunningCluster) -> BTreeMap<u64, Node> {
+fn peers(running: &RunningCluster) -> BTreeMap<u64, Node> {
     let node = |m: &KnownMember| Node {
         peer_urls: m.peer_urls.clone(),
         birth: String::new(),
@@ -151,6 +152,7 @@ mod tests {
         let found = cluster("a", "http://a:1").unwrap();
         assert_eq!((found.member, found.cluster), (MemberId(2), ClusterId(7)));
         assert_eq!(found.first, None);
+        assert!(found.known.keys().eq(&[1, 2]));
         let alone = identity(&joins, None).unwrap_err();
         assert!(alone.starts_with("cannot fetch cluster info"), "{alone}");
     }

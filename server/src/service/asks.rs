@@ -25,7 +25,8 @@ pub async fn answer(services: &Services, ask: Ask) -> Reply {
                 Err(error) => failed(error),
             }
         }
-        Ask::HeardWithinMs(_) => failed(Error::UnknownMethod),
+        // Raft answers these itself.
+        Ask::HeardWithinMs(_) | Ask::Removed(_) => failed(Error::UnknownMethod),
     }
 }
 

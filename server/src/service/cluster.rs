@@ -12,6 +12,7 @@ use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb as pb;
 use tenon_proto::ids::{LogIndex, MemberId, member_id};
 use tenon_proto::log::Node;
+use tenon_proto::peer::ask::Ask;
 use tenon_raft::MemberError;
 
 /// How often is looked whether a change was applied here.
@@ -154,10 +155,21 @@ impl Cluster {
         self.member(request.id)?;
         let removed = self.context.raft().remove(id, self.deadline()).await;
         self.wait_applied(removed.map_err(change_error)?).await;
+        self.tell_removed(id);
         Ok(pb::MemberRemoveResponse {
             header: self.header(),
             members: self.members(),
         })
+    }
+
+    /// Tells a member that it was removed. It would find out when it next asks for votes, which is later.
+    fn tell_removed(&self, id: MemberId) {
+        let (raft, within) = (self.context.raft().clone(), self.context.config().election);
+        if id != self.context.member() {
+            self.context.env().spawn("tell-removed", async move {
+                let _ = raft.ask(id, Ask::Removed(true), within).await;
+            });
+        }
     }
 
     /// Replaces a member's peer URLs.

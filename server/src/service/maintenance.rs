@@ -62,7 +62,7 @@ impl Maintenance {
             raft_applied_index: raft.applied.get(),
             errors,
             db_size_in_use: signed(size.in_use),
-            is_learner: raft.is_learner,
+            is_learner: self.context.is_learner(),
             storage_version: CLUSTER_VERSION.to_owned(),
             db_size_quota: self.context.config().quota.shown(),
             downgrade_info: Some(pb::DowngradeInfo::default()),

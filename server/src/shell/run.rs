@@ -301,8 +301,13 @@ impl Serving {
                 let (options, stopped) = (listeners.options.clone(), stopped.clone());
                 let (alive, mut open) = (alive_tx.clone(), open.clone());
                 tokio::spawn(async move {
-                    let opened = open.wait_for(|open| *open || !waits).await.map(drop);
-                    if opened.is_err() {
+                    let mut told = stopped.clone();
+                    let opened = tokio::select! {
+                        biased;
+                        _ = told.wait_for(|stop| *stop) => false,
+                        opened = open.wait_for(|open| *open || !waits) => opened.is_ok(),
+                    };
+                    if !opened {
                         return;
                     }
                     tracing::info!(address = %listener.address, ?surface, "serving");

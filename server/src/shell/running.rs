@@ -19,7 +19,8 @@ const WITHIN: Duration = Duration::from_secs(2);
 /// Longest list of members read.
 const BYTES_MAX: usize = 1 << 20;
 
-/// The cluster that the first peer to answer belongs to; `None` when none answers.
+/// The cluster as a peer tells that knows this member, or else the first to answer: one that is behind may not
+/// have heard of an addition yet. `None` when none answers.
 pub(super) async fn ask(config: &MemberConfig) -> Option<RunningCluster> {
     let others = config.initial_cluster.iter();
     let urls = others
@@ -36,7 +37,14 @@ pub(super) async fn ask(config: &MemberConfig) -> Option<RunningCluster> {
         }
     });
     let answers = futures_util::future::join_all(asked).await;
-    answers.into_iter().flatten().next()
+    let mut answers: Vec<RunningCluster> = answers.into_iter().flatten().collect();
+    let knows_us = |running: &RunningCluster| {
+        let own = config.initial_cluster.get(&config.name);
+        let mut members = running.members.iter();
+        own.is_some_and(|own| members.any(|m| m.peer_urls.iter().any(|url| own.contains(url))))
+    };
+    let at = answers.iter().position(knows_us).unwrap_or(0);
+    (at < answers.len()).then(|| answers.swap_remove(at))
 }
 
 async fn members(url: &str) -> io::Result<RunningCluster> {

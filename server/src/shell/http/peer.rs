@@ -3,7 +3,7 @@
 
 use super::{State, only_get, text};
 use axum::body::{Body, Bytes};
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use serde_json::json;
 use tenon_proto::caller::Caller;
 use tenon_proto::etcdserverpb as pb;
@@ -47,9 +47,20 @@ pub(super) async fn members(state: State, method: Method) -> Response<Body> {
     )
 }
 
-pub(super) async fn hash_kv(state: State, method: Method, body: Bytes) -> Response<Body> {
+pub(super) async fn hash_kv(
+    state: State,
+    method: Method,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response<Body> {
     if method != Method::GET {
         return text::error(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+    }
+    let own = state.services.context.cluster().to_string();
+    let asked = headers.get("x-etcd-cluster-id");
+    if asked.is_some_and(|id| id.as_bytes() != own.as_bytes()) {
+        let response = text::error(StatusCode::PRECONDITION_FAILED, "cluster ID mismatch");
+        return with_cluster(&state, response);
     }
     let Ok(request) = serde_json::from_slice::<serde_json::Value>(&body) else {
         return text::error(StatusCode::BAD_REQUEST, "error unmarshalling request");
