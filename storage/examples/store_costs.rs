@@ -69,7 +69,7 @@ async fn puts(store: &Store, keys: impl Iterator<Item = u64>) -> (u64, Duration)
         let entry = batch(keys.by_ref().take(COMMANDS as usize));
         store.room().await;
         let index = store.applied().map_or(0, |id| id.index) + 1;
-        let began = Instant::now();
+        let began = on_cpu();
         store
             .apply(
                 LogId {
