@@ -103,6 +103,9 @@ impl AddAssign<&Report> for Total {
         sum.fatal += r.fatal;
         sum.cut_starts += r.cut_starts;
         sum.revisions += r.revisions;
+        sum.pauses += r.pauses;
+        sum.jumps += r.jumps;
+        sum.full += r.full;
         sum.expired += r.expired;
         sum.hashes += r.hashes;
         sum.watches += r.watches;
@@ -208,6 +211,10 @@ fn summary(total: &Total, took: Duration) {
         r.crashes, r.orderly, r.fatal, r.cut_starts, r.disk_operations
     );
     println!(
+        "troubles: {} pauses, {} jumps of clocks, {} full disks",
+        r.pauses, r.jumps, r.full
+    );
+    println!(
         "compared: {} hashes, {} stretches of watches; {} leases ended by themselves",
         r.hashes, r.watches, r.expired
     );
@@ -216,6 +223,9 @@ fn summary(total: &Total, took: Duration) {
         ("orderly end", r.orderly),
         ("disk error", r.fatal),
         ("cut start", r.cut_starts),
+        ("pause", r.pauses),
+        ("jump of a clock", r.jumps),
+        ("full disk", r.full),
         ("unknown outcome", r.unknown),
         ("lease that ends", r.expired),
         ("hash compared", r.hashes),

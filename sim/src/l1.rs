@@ -19,6 +19,7 @@ mod host;
 mod plan;
 mod requests;
 mod run;
+mod troubles;
 mod watchers;
 
 pub use plan::{End, LifePlan, Plan};

@@ -85,6 +85,11 @@ impl Host {
         Host { sim, up }
     }
 
+    /// The life in which the member is up, if it is.
+    pub(super) fn life(&self) -> Option<u64> {
+        self.up.borrow().as_ref().map(|running| running.life)
+    }
+
     /// The member, as soon as it is up.
     pub(super) async fn running(&mut self) -> Option<Running> {
         let up = self.up.wait_for(Option::is_some).await.ok()?;

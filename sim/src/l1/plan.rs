@@ -25,6 +25,12 @@ pub struct LifePlan {
     pub slow_percent: u64,
     /// The node does nothing for this long, after this long.
     pub pause: Option<(Duration, Duration)>,
+    /// After this long, monotonic time jumps forward by so much, and wall time either way.
+    pub jump: Option<(Duration, Duration)>,
+    /// After this long the disk is full, for this long.
+    pub full: Option<(Duration, Duration)>,
+    /// How many of a million writes fail with EIO; the member must stop by itself at the first.
+    pub write_errors_ppm: u32,
     /// The n-th sync fails; the member must stop by itself and acknowledge nothing more.
     pub fail_sync: Option<u64>,
     /// Syncs do nothing: no member can keep a promise then, and the run must say so.
@@ -103,12 +109,25 @@ impl Plan {
         }
     }
 
+    /// As [`Plan::crash_at`], and after it a second life that ends in a power cut: what the first crash left
+    /// half made, and the start after it took for made, must be durable by then.
+    pub fn crash_at_and_cut(operation: u64, mode: CrashMode) -> Plan {
+        let mut plan = Plan::crash_at(operation, mode);
+        let mut second = plan.lives[0].clone();
+        second.end = End::At(Duration::from_millis(400), CrashMode::Lost);
+        plan.lives.push(second);
+        plan
+    }
+
     /// One short life that ends at a given disk operation.
     pub fn crash_at(operation: u64, mode: CrashMode) -> Plan {
         let life = LifePlan {
             end: End::AtOperation(operation, mode),
             slow_percent: 100,
             pause: None,
+            jump: None,
+            full: None,
+            write_errors_ppm: 0,
             fail_sync: None,
             lies: false,
         };
@@ -132,7 +151,25 @@ impl Plan {
     }
 }
 
+/// With this chance: after how long, and how long, up to `most_ms`.
+fn span(rng: &mut SimRng, ppm: u32, most_ms: u64) -> Option<(Duration, Duration)> {
+    rng.chance(ppm).then(|| {
+        let after = Duration::from_millis(rng.between(1, 1_500));
+        (after, Duration::from_millis(rng.between(1, most_ms)))
+    })
+}
+
 impl LifePlan {
+    /// Whether the disk gives errors at which the member has to stop by itself.
+    pub fn has_disk_errors(&self) -> bool {
+        self.fail_sync.is_some() || self.write_errors_ppm > 0
+    }
+
+    /// Whether this life's clock may end leases before their time by the world's.
+    pub fn hastens(&self) -> bool {
+        self.jump.is_some()
+    }
+
     fn draw(rng: &mut SimRng) -> LifePlan {
         let mode = *rng.pick(&[
             CrashMode::Kept,
@@ -152,10 +189,10 @@ impl LifePlan {
         LifePlan {
             end,
             slow_percent: *rng.pick(&[100, 100, 100, 20, 1_000]),
-            pause: rng.chance(150_000).then(|| {
-                let after = Duration::from_millis(rng.between(1, 1_500));
-                (after, Duration::from_millis(rng.between(1, 4_000)))
-            }),
+            pause: span(rng, 150_000, 4_000),
+            jump: span(rng, 100_000, 20_000),
+            full: span(rng, 150_000, 4_000),
+            write_errors_ppm: if rng.chance(50_000) { 10_000 } else { 0 },
             fail_sync: rng.chance(100_000).then(|| rng.between(1, 60)),
             lies: false,
         }

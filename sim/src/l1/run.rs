@@ -4,6 +4,7 @@ use super::clients::Client;
 use super::host::{self, Host, MEMBER, Running};
 use super::plan::{End, LifePlan, Plan};
 use super::requests::Draw;
+use super::troubles::{Counts, Troubles};
 use super::watchers::{Part, Seen, watch_all, watch_part};
 use crate::check::{self, Finding, Verdict, positions, require};
 use crate::disk::CrashMode;
@@ -46,6 +47,12 @@ pub struct Report {
     pub cut_starts: u64,
     /// The newest revision at the end.
     pub revisions: i64,
+    /// Times a node did nothing for a while.
+    pub pauses: u64,
+    /// Jumps of clocks.
+    pub jumps: u64,
+    /// Times a disk was full.
+    pub full: u64,
     /// Leases that ended by themselves.
     pub expired: u64,
     /// Hashes compared with an earlier one of the same history.
@@ -80,6 +87,7 @@ struct Scene {
     clients: Env,
     report: Report,
     finding: Arc<Mutex<Option<Finding>>>,
+    counts: Arc<Mutex<Counts>>,
     durable: Arc<Mutex<positions::Durable>>,
 }
 
@@ -94,6 +102,7 @@ impl Scene {
             clients,
             report: Report::default(),
             finding: Arc::default(),
+            counts: Arc::default(),
             durable: Arc::default(),
         }
     }
@@ -166,6 +175,7 @@ impl Scene {
         let disk = self.sim.disk(MEMBER);
         disk.slow(life.slow_percent);
         disk.lie(life.lies);
+        disk.errors_ppm(0, life.write_errors_ppm, 0);
         if let Some(n) = life.fail_sync {
             disk.fail_sync(n);
         }
@@ -190,7 +200,7 @@ impl Scene {
             End::Orderly(_) => CrashMode::Lost,
         };
         if let Ended::Fatal(reason) = &ended {
-            require(life.fail_sync.is_some(), || {
+            require(life.has_disk_errors(), || {
                 format!("life {number} stopped by itself: {reason}")
             })?;
             self.report.fatal += 1;
@@ -210,15 +220,16 @@ impl Scene {
 
     async fn until_end(&self, running: &Running, life: &LifePlan, most: Duration) -> Ended {
         let sim = self.sim.clone();
-        if let Some((after, how_long)) = life.pause {
-            let sim = sim.clone();
-            self.clients.spawn("pause", async move {
-                sim.sleep(after).await;
-                sim.pause(MEMBER);
-                sim.sleep(how_long).await;
-                sim.resume(MEMBER);
-            });
-        }
+        let troubles = Troubles {
+            sim: sim.clone(),
+            clients: self.clients.clone(),
+            host: self.host(),
+            history: self.history.clone(),
+            finding: self.finding.clone(),
+            counts: self.counts.clone(),
+            life: running.life,
+        };
+        troubles.begin(life);
         tokio::select! {
             biased;
             () = sim.died(MEMBER) => Ended::Died,
@@ -413,7 +424,9 @@ impl Scene {
         check::reads::check(&calls, &model, compaction, last)?;
         let hashes = check::hashes::check(&calls)?;
         let fast = plan.drift_ppb.unsigned_abs().div_ceil(10_000_000);
-        check::leases::check(&calls, &expired, &self.seen.seen_at(), fast)?;
+        if !plan.lives.iter().any(LifePlan::hastens) {
+            check::leases::check(&calls, &expired, &self.seen.seen_at(), fast)?;
+        }
         let watched = self.seen.watched();
         let stretches = watched.len() as u64;
         for watched in &watched {
@@ -427,6 +440,8 @@ impl Scene {
                 Outcome::Unknown => report.unknown += 1,
             }
         }
+        let counts = *self.counts.lock();
+        (report.pauses, report.jumps, report.full) = (counts.pauses, counts.jumps, counts.full);
         report.revisions = last;
         report.expired = expired.len() as u64;
         report.hashes = hashes;

@@ -71,6 +71,14 @@ fn a_torn_write_at_every_disk_operation() {
     crash_at_every_operation(CrashMode::Torn);
 }
 
+#[test]
+fn a_kill_at_every_operation_of_the_first_start_and_then_a_power_cut() {
+    for n in 1..60 {
+        let plan = Plan::crash_at_and_cut(n, CrashMode::Kept);
+        run(2, &plan).unwrap_or_else(|finding| panic!("operation {n}: {finding}"));
+    }
+}
+
 /// Seeds that once failed, with what they found.
 ///
 /// - 1: the data directory's own name was never synced and vanished with the power.
