@@ -27,8 +27,18 @@ pub struct Applied {
 /// What one proposal came to.
 pub(crate) type Outcome = Result<Applied, ProposeError>;
 
+/// Who may put a command into the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// Whoever leads.
+    Leader,
+    /// This member, if it leads; nobody else.
+    Here,
+}
+
 /// One caller.
 pub(crate) struct Waiter {
+    pub(crate) via: Via,
     pub(crate) deadline: Instant,
     pub(crate) answer: oneshot::Sender<Outcome>,
 }
@@ -240,6 +250,7 @@ mod tests {
             let (answer, rx) = oneshot::channel();
             (
                 Waiter {
+                    via: Via::Leader,
                     deadline: Instant(100 * (n + 1)),
                     answer,
                 },

@@ -5,7 +5,7 @@ mod asks;
 
 use crate::config::{self, RaftConfig};
 use crate::error::{MemberError, ProposeError, ReadError, StartError};
-use crate::flight::Applied;
+use crate::flight::{Applied, Via};
 use crate::log_store::LogStore;
 use crate::network::{self, Factory, Identity, Links, Refused};
 use crate::node::{Change, Node, Parts};
@@ -13,7 +13,7 @@ use crate::proposer::Proposer;
 use crate::reads::Reads;
 use crate::sole::Sole;
 use crate::state_machine::StateMachine;
-use crate::status::RaftStatus;
+use crate::status::{Progress, RaftStatus};
 use crate::types::Birth;
 use crate::upkeep;
 use parking_lot::Mutex;
@@ -68,7 +68,26 @@ impl RaftHandle {
         command: Command,
         deadline: Instant,
     ) -> Result<Applied, ProposeError> {
-        self.node.proposer().propose(command, deadline).await
+        self.node
+            .proposer()
+            .propose(command, Via::Leader, deadline)
+            .await
+    }
+
+    /// As [`RaftHandle::propose`], but only by this member as leader: a member that does not lead, or not any
+    /// more, refuses instead of forwarding. For what a leader does by virtue of its office.
+    ///
+    /// # Errors
+    /// As [`RaftHandle::propose`]; `NotProposed(NoLeader)` when this member does not lead.
+    pub async fn propose_as_leader(
+        &self,
+        command: Command,
+        deadline: Instant,
+    ) -> Result<Applied, ProposeError> {
+        self.node
+            .proposer()
+            .propose(command, Via::Here, deadline)
+            .await
     }
 
     /// Completes once everything acknowledged anywhere before this call is applied here; a read of the store
@@ -169,6 +188,17 @@ impl RaftHandle {
             .map(|_| ())
     }
 
+    /// Hands the lead to whichever voter can take it, the closest first; true once this member does not lead.
+    /// Bounded by `deadline`; a member that stops calls this first.
+    pub async fn step_down(&self, deadline: Instant) -> bool {
+        self.node.step_down(deadline).await
+    }
+
+    /// How far the peers are, as this member knows as leader; empty when it does not lead.
+    pub fn progress(&self) -> BTreeMap<MemberId, Progress> {
+        self.node.peers_progress()
+    }
+
     /// Waits until this member has applied at least what it had applied before it stopped, so that a
     /// serializable read cannot go back behind an answer given then. False when the deadline came first:
     /// without a quorum nobody can tell.
@@ -243,6 +273,7 @@ async fn start(
         fatal: watch::Sender::new(None),
         admitted: AtomicBool::new(false),
         removed,
+        stopping: watch::Sender::new(false),
         receiving: sync::Mutex::new(None),
         heard: AtomicU64::new(0),
         asks: Default::default(),
@@ -277,7 +308,8 @@ impl RaftHandle {
         if let Some(first) = first {
             node.bootstrap(first).await.map_err(StartError::Bootstrap)?;
         }
-        node.report_membership().await.map_err(StartError::Storage)
+        let reported = node.report_membership().await;
+        reported.map_err(|e| StartError::Storage(e.to_string()))
     }
 }
 

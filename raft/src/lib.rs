@@ -28,4 +28,4 @@ pub use error::{MemberError, ProposeError, ReadError, Reason, StartError};
 pub use flight::Applied;
 pub use handle::RaftHandle;
 pub use runtime::{Drive, runtime_suite};
-pub use status::RaftStatus;
+pub use status::{Progress, RaftStatus};

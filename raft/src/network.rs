@@ -22,7 +22,7 @@ pub(crate) use link::Lost;
 pub(crate) use peer::Factory;
 pub(crate) use receive::{Receiving, meta};
 pub(crate) use serve::serve;
-pub(crate) use wire::{read_change_error, read_outcome, read_reason};
+pub(crate) use wire::{read_change_error, read_outcome};
 
 /// The links of a member, one to each peer it ever spoke to, and the addresses that peers were born with.
 pub(crate) struct Links {
@@ -69,6 +69,12 @@ impl Links {
             .entry(member)
             .or_insert_with(|| Link::new(self.around.clone(), member))
             .clone()
+    }
+
+    /// Ends all streams; what is asked afterwards fails at once.
+    pub(crate) fn close(&self) {
+        let links: Vec<Link> = self.links.lock().values().cloned().collect();
+        links.iter().for_each(Link::shut);
     }
 
     /// Remembers the addresses a member was born with.

@@ -52,6 +52,7 @@ pub(crate) struct Parts {
     pub(crate) admitted: AtomicBool,
     /// Why this member is none any more, once a peer said so.
     pub(crate) removed: watch::Sender<Option<String>>,
+    pub(crate) stopping: watch::Sender<bool>,
     /// A snapshot that is on its way here.
     pub(crate) receiving: sync::Mutex<Option<Receiving>>,
     /// Who answers the services of other members.
@@ -168,21 +169,22 @@ impl Node {
             .map_err(|e| e.to_string())
     }
 
-    /// Tells `sole` the membership that openraft found in the log, in openraft's own order of events.
-    pub(crate) async fn report_membership(&self) -> Result<(), String> {
-        let sole = self.0.sole.clone();
+    /// Tells `sole` the membership that openraft found in the log, in openraft's own order of events. The only
+    /// voter need not wait for a timer: it leads at once.
+    pub(crate) async fn report_membership(&self) -> Result<(), Fatal<Config>> {
+        let (sole, me) = (self.0.sole.clone(), self.member().0);
         let report = move |state: &openraft::RaftState<Config>| {
             let effective = state.membership_state.effective();
+            let voters: Vec<u64> = effective.voter_ids().collect();
             if let Some(id) = effective.log_id() {
-                let voters: Vec<u64> = effective.voter_ids().collect();
                 sole.on_membership(id.index, &voters);
             }
+            voters == [me]
         };
-        self.0
-            .raft
-            .with_raft_state(report)
-            .await
-            .map_err(|e| e.to_string())
+        if self.0.raft.with_raft_state(report).await? {
+            self.0.raft.trigger().elect(false).await?;
+        }
+        Ok(())
     }
 
     /// Announces a view as the newest snapshot and lets entries up to `through` go.
@@ -264,8 +266,22 @@ impl Node {
         NodeScope::new(self.0.env.clone(), wait).await.is_ok()
     }
 
-    /// Answers everybody and ends openraft.
+    /// Completes when this member stops.
+    pub(crate) fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut stopping = self.0.stopping.subscribe();
+        async move {
+            while !*stopping.borrow_and_update() {
+                if stopping.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Answers everybody and ends openraft and all streams.
     pub(crate) async fn stop(&self) {
+        self.0.stopping.send_replace(true);
+        self.0.links.close();
         self.0.sole.close();
         self.proposer().close();
         let stop = self.0.raft.shutdown();

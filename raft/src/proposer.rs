@@ -7,7 +7,7 @@
 //! - What the leader refused before it was in a log is queued again until its deadline; nothing else is.
 
 use crate::error::{ProposeError, Reason};
-use crate::flight::{Flights, Outcome, Ticket, Waiter, Waiting};
+use crate::flight::{Flights, Outcome, Ticket, Via, Waiter, Waiting};
 use crate::status::RaftStatus;
 use crate::types::{Batching, Proposal};
 use parking_lot::Mutex;
@@ -68,12 +68,14 @@ impl Proposer {
     }
 
     /// Queues a command and waits for what becomes of it.
-    pub(crate) async fn propose(&self, command: Command, deadline: Instant) -> Outcome {
+    pub(crate) async fn propose(&self, command: Command, via: Via, deadline: Instant) -> Outcome {
         let (answer, outcome) = oneshot::channel();
-        self.enqueue(Waiting {
-            command,
-            waiter: Waiter { deadline, answer },
-        });
+        let waiter = Waiter {
+            via,
+            deadline,
+            answer,
+        };
+        self.enqueue(Waiting { command, waiter });
         outcome
             .await
             .unwrap_or(Err(ProposeError::Unknown(Reason::Stopping)))
@@ -117,7 +119,8 @@ impl Proposer {
             if self.0.queue.lock().closed {
                 return None;
             }
-            if let Some((proposal, ticket)) = self.batch() {
+            let leads = status.borrow().is_leader;
+            if let Some((proposal, ticket)) = self.batch(leads) {
                 return Some(Departure {
                     proposal,
                     ticket,
@@ -127,7 +130,7 @@ impl Proposer {
         }
     }
 
-    fn batch(&self) -> Option<(Proposal, Ticket)> {
+    fn batch(&self, leads: bool) -> Option<(Proposal, Ticket)> {
         let mut taken = {
             let mut queue = self.0.queue.lock();
             let count = queue.waiting.len().min(COMMANDS_MAX);
@@ -141,6 +144,10 @@ impl Proposer {
         {
             if waiter.deadline <= now {
                 waiter.fail(ProposeError::NotProposed(Reason::Timeout));
+                continue;
+            }
+            if waiter.via == Via::Here && !leads {
+                waiter.fail(ProposeError::NotProposed(Reason::NoLeader));
                 continue;
             }
             batching.push(command);

@@ -3,6 +3,7 @@
 use crate::types::Config;
 use openraft::metrics::RaftServerMetrics;
 use std::collections::BTreeSet;
+use std::time::Duration;
 use tenon_proto::ids::{ClusterId, LogIndex, MemberId, Term};
 
 /// A member's view at one moment.
@@ -30,6 +31,15 @@ pub struct RaftStatus {
     pub voters: BTreeSet<MemberId>,
     /// Who only learns.
     pub learners: BTreeSet<MemberId>,
+}
+
+/// What a leader knows of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Position up to which its log is known to be the leader's; `None` before any.
+    pub matched: Option<LogIndex>,
+    /// Time since it last acknowledged something; `None` when it never did.
+    pub silent: Option<Duration>,
 }
 
 impl RaftStatus {

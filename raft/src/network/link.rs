@@ -292,6 +292,15 @@ impl Link {
         }
     }
 
+    /// Ends the stream for good.
+    pub(super) fn shut(&self) {
+        let mut state = self.0.state.lock();
+        state.retry_at = Instant(u64::MAX);
+        state.generation += 1;
+        self.0.cancel.notify_waiters();
+        self.fail_waiting(state, "this member is stopping".to_owned());
+    }
+
     /// Gives up a stream on which nothing was heard since `begun`: it may hang for ever.
     fn give_up(&self, generation: u64, begun: Instant) {
         let state = self.0.state.lock();

@@ -38,8 +38,12 @@ impl Replies {
 pub(crate) async fn serve(node: Node) {
     let mut incoming = node.env().net.incoming();
     while let Some((kind, stream)) = incoming.accept().await {
-        node.env()
-            .spawn("peer-stream", accept(node.clone(), kind, stream));
+        let serving = node.clone();
+        node.env().spawn("peer-stream", async move {
+            let stopped = std::pin::pin!(serving.stopped());
+            let served = std::pin::pin!(accept(serving.clone(), kind, stream));
+            futures_util::future::select(served, stopped).await;
+        });
     }
 }
 

@@ -60,7 +60,8 @@ impl Node {
         match seen.current_leader {
             None => false,
             Some(leader) if leader == self.member().0 => {
-                if self.0.sole.alone() {
+                let mut voters = seen.membership_config.membership().voter_ids();
+                if voters.all(|voter| voter == leader) {
                     return true;
                 }
                 let metrics = self.0.raft.data_metrics();

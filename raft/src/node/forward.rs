@@ -3,8 +3,8 @@
 
 use super::Node;
 use crate::error::{ProposeError, Reason};
-use crate::flight::{Outcome, Ticket, Waiter, Waiting};
-use crate::network::{Lost, read_outcome, read_reason};
+use crate::flight::{Outcome, Ticket, Via, Waiter, Waiting};
+use crate::network::{Lost, read_outcome};
 use crate::proposer::{Departure, Proposer};
 use crate::reads::Confirm;
 use crate::types::{Config, OnComplete, Proposal};
@@ -106,7 +106,11 @@ impl Node {
             let deadline = now + Duration::from_millis(ms);
             waiting.push(Waiting {
                 command,
-                waiter: Waiter { deadline, answer },
+                waiter: Waiter {
+                    via: Via::Leader,
+                    deadline,
+                    answer,
+                },
             });
             answers.push(rx);
         }
@@ -168,10 +172,8 @@ impl Confirm for Node {
                 match self.0.links.to(leader.0).call(body, within + GRACE).await {
                     Ok(response::Body::ReadIndex(reply)) => match reply.outcome {
                         Some(read_index_reply::Outcome::Index(index)) => Ok(index),
-                        Some(read_index_reply::Outcome::NotConfirmed(why)) => {
-                            // That the leader stops does not stop this member.
-                            Err(read_reason(why)).or(Err(Reason::NoLeader))
-                        }
+                        // That the leader stops does not stop this member.
+                        Some(read_index_reply::Outcome::NotConfirmed(_)) => Err(Reason::NoLeader),
                         None => Err(Reason::StreamBroken),
                     },
                     Ok(_) | Err(_) => Err(Reason::StreamBroken),

@@ -4,7 +4,8 @@
 use super::Node;
 use crate::error::{MemberError, Reason};
 use crate::network::{Lost, read_change_error};
-use crate::types::{Birth, Config, LogId, Membership, Payload};
+use crate::status::Progress;
+use crate::types::{Birth, Config, Membership, Payload};
 use openraft::Precondition;
 use openraft::async_runtime::WatchReceiver;
 use openraft::entry::RaftPayload;
@@ -12,7 +13,7 @@ use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tenon_env::{Instant, NodeScope};
-use tenon_proto::ids::MemberId;
+use tenon_proto::ids::{LogIndex, MemberId};
 use tenon_proto::log;
 use tenon_proto::peer::{self, change, change_reply, request, response};
 
@@ -187,14 +188,67 @@ impl Node {
 
     /// How far a peer's log is known to match, and the last index of this leader's.
     fn progress(&self, peer: u64) -> (Option<u64>, u64) {
+        let last = self
+            .0
+            .raft
+            .data_metrics()
+            .borrow_watched()
+            .last_log
+            .map_or(0, |id| id.index);
+        let known = self.peers_progress().get(&MemberId(peer)).copied();
+        (known.and_then(|p| p.matched).map(|index| index.0), last)
+    }
+
+    /// What this member as leader knows of its peers.
+    pub(crate) fn peers_progress(&self) -> BTreeMap<MemberId, Progress> {
+        let now = self.env().now();
         let metrics = self.0.raft.data_metrics();
         let metrics = metrics.borrow_watched();
-        let index = |id: &LogId| id.index;
-        let matched = metrics
-            .replication
-            .as_ref()
-            .and_then(|peers| peers.get(&peer).and_then(|id| id.as_ref().map(index)));
-        (matched, metrics.last_log.as_ref().map_or(0, index))
+        let heard = |peer: &u64| {
+            let at = metrics
+                .heartbeat
+                .as_ref()
+                .and_then(|peers| *peers.get(peer)?);
+            at.map(|at| now - at.into_inner().0)
+        };
+        let peers = metrics.replication.iter().flatten();
+        let others = peers.filter(|(peer, _)| **peer != self.member().0);
+        others
+            .map(|(peer, id)| {
+                let matched = id.as_ref().map(|id| LogIndex(id.index));
+                (
+                    MemberId(*peer),
+                    Progress {
+                        matched,
+                        silent: heard(peer),
+                    },
+                )
+            })
+            .collect()
+    }
+
+    /// Hands the lead to whichever voter can take it; true once this member does not lead.
+    pub(crate) async fn step_down(&self, deadline: Instant) -> bool {
+        loop {
+            let (me, status) = (self.member(), self.status());
+            if !status.is_leader || status.voters.len() <= 1 && status.voters.contains(&me) {
+                return !status.is_leader;
+            }
+            let now = self.env().now();
+            if now >= deadline {
+                return false;
+            }
+            let mut ready: Vec<_> = self.peers_progress().into_iter().collect();
+            ready.retain(|(peer, _)| status.voters.contains(peer) && self.can_lead_soon(peer.0));
+            let closest = ready.into_iter().max_by_key(|(peer, p)| (p.matched, *peer));
+            match closest {
+                Some((peer, _)) => {
+                    let patience = (now + self.config().election * 2).min(deadline);
+                    let _ = self.change(Change::Lead(peer.0), patience).await;
+                }
+                None => self.env().sleep(PAUSE).await,
+            }
+        }
     }
 
     /// Hands the lead to `to`, which must be a voter, close behind and heard lately: while the hand-over is
@@ -224,17 +278,12 @@ impl Node {
     fn can_lead_soon(&self, to: u64) -> bool {
         const BEHIND_MAX: u64 = 64;
         let (matched, last) = self.progress(to);
-        let metrics = self.0.raft.data_metrics();
-        let metrics = metrics.borrow_watched();
-        let acknowledged = metrics.heartbeat.as_ref().and_then(|peers| {
-            peers
-                .get(&to)
-                .and_then(|at| at.as_ref().map(|at| at.into_inner()))
-        });
-        let lately = self.config().heartbeat * 2;
-        let now = self.env().now();
+        let silent = self
+            .peers_progress()
+            .get(&MemberId(to))
+            .and_then(|p| p.silent);
         matched.is_some_and(|m| m + BEHIND_MAX >= last)
-            && acknowledged.is_some_and(|at| now - at.0 <= lately)
+            && silent.is_some_and(|silent| silent <= self.config().heartbeat * 2)
     }
 }
 

@@ -6,8 +6,9 @@ mod snapshots;
 mod world;
 
 use std::time::Duration;
+use tenon_proto::command::Command;
 use tenon_proto::ids::{LogIndex, MemberId};
-use tenon_raft::{MemberError, ProposeError};
+use tenon_raft::{MemberError, ProposeError, Reason};
 use world::{World, node};
 
 const THREE: [u64; 3] = [1, 2, 3];
@@ -160,6 +161,25 @@ fn a_member_of_the_first_configuration_may_start_late() {
     world.applied(&THREE, LogIndex(last.index));
     assert_eq!(*world.member(3).raft.fatal().borrow(), None);
     assert_eq!(world.get(3, "a").as_deref(), Some("1"));
+}
+
+#[test]
+fn a_leader_steps_down_and_its_office_goes_with_it() {
+    let world = World::new(80, 3);
+    let old = world.leader(&THREE);
+    let last = world.put(old, "a", "1").expect("a put");
+    world.applied(&THREE, LogIndex(last.index));
+    let member = world.member(old);
+    let soon = member.env.now() + Duration::from_secs(20);
+    assert_eq!(member.raft.progress().len(), 2, "a leader knows its peers");
+    assert!(world.run(member.raft.step_down(soon)), "somebody takes over");
+    let new = world.leader(&THREE);
+    assert_ne!(old, new);
+    assert!(member.raft.progress().is_empty());
+    let office = member.raft.propose_as_leader(Command::default(), soon);
+    let refused = ProposeError::NotProposed(Reason::NoLeader);
+    assert_eq!(world.run(office), Err(refused));
+    assert_eq!(world.get(old, "a").as_deref(), Some("1"));
 }
 
 #[test]
