@@ -91,17 +91,16 @@ fn three_members_outlive_their_leader() {
     );
 }
 
-#[test]
-fn a_member_comes_and_another_goes() {
-    let mut cluster = Cluster::found(3, FAST);
-    cluster.call_soon(0, "Put", &put("a", "1"));
+/// A learner: one at a time, known by its URL, without a vote. Its index.
+fn add_learner(cluster: &mut Cluster) -> usize {
     let fourth = cluster.push(FAST);
     let url = cluster.members[fourth].peer_url.clone();
 
-    // A learner: one at a time, known by its URL, without a vote.
     let add = format!("peerURLs: \"{url}\" isLearner: true");
     cluster.until(1, "MemberAdd", &add, |answer| answer.contains(&url));
-    let again = cluster.call(1, "MemberAdd", &add);
+    // With a second URL, or its id would be the same for the rest of this second.
+    let more = format!("{add} peerURLs: \"http://127.0.0.1:2\"");
+    let again = cluster.call(1, "MemberAdd", &more);
     let exists = "FailedPrecondition: etcdserver: Peer URLs already exists";
     assert_eq!(again, Err(exists.to_owned()));
     let second = cluster.call(
@@ -118,8 +117,11 @@ fn a_member_comes_and_another_goes() {
     let refused = cluster.call(fourth, "Put", &put("b", "1"));
     let text = "FailedPrecondition: etcdserver: rpc not supported for learner";
     assert_eq!(refused, Err(text.to_owned()));
+    fourth
+}
 
-    // Promoted, it takes part like any other.
+/// Promoted, it takes part like any other.
+fn promote(cluster: &Cluster, fourth: usize) {
     let id = cluster.id(fourth);
     let promote = format!("ID: {id}");
     cluster.until(2, "MemberPromote", &promote, |_| true);
@@ -127,8 +129,11 @@ fn a_member_comes_and_another_goes() {
     let voter = cluster.call(2, "MemberPromote", &promote);
     let text = "FailedPrecondition: etcdserver: can only promote a learner member";
     assert_eq!(voter, Err(text.to_owned()));
+}
 
-    // Leadership moves to it, asked of the leader only.
+/// Leadership moves to it, asked of the leader only. Another member that does not lead.
+fn move_leader(cluster: &Cluster, fourth: usize) -> usize {
+    let id = cluster.id(fourth);
     let leader = cluster.leader(0);
     let other = (0..3).find(|at| *at != leader).expect("three members");
     let to = format!("targetID: {id}");
@@ -139,6 +144,16 @@ fn a_member_comes_and_another_goes() {
     assert_eq!(nobody, Err(text.to_owned()));
     cluster.until(leader, "MoveLeader", &to, |_| true);
     cluster.until(other, "Status", "", |s| field(s, "leader") == Some(id));
+    other
+}
+
+#[test]
+fn a_member_comes_and_another_goes() {
+    let mut cluster = Cluster::found(3, FAST);
+    cluster.call_soon(0, "Put", &put("a", "1"));
+    let fourth = add_learner(&mut cluster);
+    promote(&cluster, fourth);
+    let other = move_leader(&cluster, fourth);
 
     // One that is removed ends by itself, and cannot come back under its id.
     let gone = cluster.id(other);
