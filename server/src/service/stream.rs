@@ -46,7 +46,7 @@ fn is_plain(request: &pb::RangeRequest) -> bool {
 enum Source {
     /// Read as they are asked for, one pair ahead: so the last part is known to be the last.
     Cursor {
-        cursor: RangeCursor,
+        cursor: Box<RangeCursor>,
         count_only: bool,
         ahead: Option<KeyValue>,
     },
@@ -60,7 +60,7 @@ enum Source {
 impl Source {
     fn new(context: &Context, request: &pb::RangeRequest) -> Result<Source, Error> {
         if is_plain(request) {
-            let cursor = context.store().range_cursor(request)?;
+            let cursor = Box::new(context.store().range_cursor(request)?);
             return Ok(Source::Cursor {
                 cursor,
                 count_only: request.count_only,

@@ -166,16 +166,16 @@ fn without_port(host: &str) -> &str {
     host.rsplit_once(':').map_or(host, |(name, _)| name)
 }
 
-/// Whether the method is `GET`; the answer for any other.
-fn only_get(method: &Method) -> Result<(), Response<Body>> {
+/// The answer to any method but `GET`.
+fn refused_unless_get(method: &Method) -> Option<Response<Body>> {
     if method == Method::GET {
-        return Ok(());
+        return None;
     }
     let mut response = text::error(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
     response
         .headers_mut()
         .insert(header::ALLOW, HeaderValue::from_static("GET"));
-    Err(response)
+    Some(response)
 }
 
 /// Values of a query parameter, in order; `a`, `a=` and `a=b` all count.

@@ -1,6 +1,6 @@
 //! Room `server/shell`: `/health`, `/livez` and `/readyz`.
 
-use super::{Shared, State, only_get, query, text};
+use super::{Shared, State, query, refused_unless_get, text};
 use crate::service::health::Check;
 use axum::body::Body;
 use axum::extract::Path;
@@ -13,7 +13,7 @@ pub(super) async fn health(
     method: Method,
     uri: Uri,
 ) -> Response<Body> {
-    if let Err(refused) = only_get(&method) {
+    if let Some(refused) = refused_unless_get(&method) {
         return refused;
     }
     let serializable = query(&uri, "serializable").next() == Some("true");
@@ -92,7 +92,7 @@ async fn one(
 }
 
 async fn run(shared: &Shared, checks: &[Check], method: &Method, uri: &Uri) -> Response<Body> {
-    if let Err(refused) = only_get(method) {
+    if let Some(refused) = refused_unless_get(method) {
         return refused;
     }
     let (mut lines, mut failed) = (String::new(), false);

@@ -1,6 +1,6 @@
 //! Room `server/shell`: `/version`, `/metrics` and `/debug/vars`.
 
-use super::{State, only_get, text};
+use super::{State, refused_unless_get, text};
 use crate::shell::metrics::{member, process, text as page, wal};
 use crate::version::{CLUSTER_VERSION, ETCD_VERSION};
 use axum::body::Body;
@@ -8,7 +8,7 @@ use http::{Method, Response, StatusCode};
 use serde_json::json;
 
 pub(super) async fn version(method: Method) -> Response<Body> {
-    if let Err(refused) = only_get(&method) {
+    if let Some(refused) = refused_unless_get(&method) {
         return refused;
     }
     let body = format!(
@@ -28,7 +28,7 @@ pub(super) async fn metrics(axum::extract::State(shared): State) -> Response<Bod
 }
 
 pub(super) async fn vars(axum::extract::State(shared): State, method: Method) -> Response<Body> {
-    if let Err(refused) = only_get(&method) {
+    if let Some(refused) = refused_unless_get(&method) {
         return refused;
     }
     let status = shared.services.context.status();

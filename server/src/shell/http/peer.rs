@@ -1,7 +1,7 @@
 //! Room `server/shell`: what the peer listener answers over plain HTTP, for tools that read it. Raft itself
 //! does not go this way.
 
-use super::{State, only_get, text};
+use super::{State, refused_unless_get, text};
 use axum::body::{Body, Bytes};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use serde_json::json;
@@ -17,7 +17,7 @@ fn with_cluster(state: &State, mut response: Response<Body>) -> Response<Body> {
 }
 
 pub(super) async fn members(state: State, method: Method) -> Response<Body> {
-    if let Err(refused) = only_get(&method) {
+    if let Some(refused) = refused_unless_get(&method) {
         return refused;
     }
     let show = |m: pb::Member| {
@@ -90,7 +90,7 @@ pub(super) async fn hash_kv(
 }
 
 pub(super) async fn downgrade_enabled(state: State, method: Method) -> Response<Body> {
-    if let Err(refused) = only_get(&method) {
+    if let Some(refused) = refused_unless_get(&method) {
         return refused;
     }
     let response = text::answer(StatusCode::OK, "text/plain", "false".to_owned());
