@@ -83,7 +83,11 @@ pub trait Disk: Send + Sync + 'static {
     fn create_dir_all_synced(&self, path: &Path) -> io::Result<()> {
         self.create_dir_all(path)?;
         for dir in path.ancestors().skip(1) {
-            let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+            let dir = if dir.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                dir
+            };
             match self.sync_dir(dir) {
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
                 synced => synced?,

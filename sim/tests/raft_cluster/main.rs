@@ -172,7 +172,10 @@ fn a_leader_steps_down_and_its_office_goes_with_it() {
     let member = world.member(old);
     let soon = member.env.now() + Duration::from_secs(20);
     assert_eq!(member.raft.progress().len(), 2, "a leader knows its peers");
-    assert!(world.run(member.raft.step_down(soon)), "somebody takes over");
+    assert!(
+        world.run(member.raft.step_down(soon)),
+        "somebody takes over"
+    );
     let new = world.leader(&THREE);
     assert_ne!(old, new);
     assert!(member.raft.progress().is_empty());

@@ -313,9 +313,7 @@ mod tests {
                 Step::Run(n, run) => (n..n + run).for_each(|n| insert(&mut blocks, &mut model, n)),
                 Step::Sweep(from, keep) => {
                     let mut after = Some(key(from));
-                    model.retain(|k: &Box<[u8]>, e: &mut KeyEntry| {
-                        *k <= key(from) || e.modified() % 4 < i64::from(keep)
-                    });
+                    model.retain(|k, e| *k <= key(from) || e.modified() % 4 < i64::from(keep));
                     while let Some(last) = after {
                         // Whole blocks are shown, so keys at or below `from` are shown too.
                         after = blocks.sweep(Some(&last), 200, |entry| {
