@@ -1,6 +1,7 @@
 //! Room `server/shell`: the real world around a member: flags, listeners, routes, metrics, signals, logs.
 //! It decides nothing about data.
 
+pub mod coalesce;
 pub mod flags;
 pub mod front;
 pub mod grpc;

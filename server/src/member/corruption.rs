@@ -129,6 +129,8 @@ mod tests {
         }
     }
 
+    const NOBODY: [u64; 0] = [];
+
     #[test]
     fn who_differs_is_named_and_nobody_else() {
         let own = MemberId(1);
@@ -136,11 +138,14 @@ mod tests {
             let found = differing(own, &first, &second, &[(MemberId(2), other)]);
             found.into_iter().map(MemberId::get).collect::<Vec<_>>()
         };
-        assert_eq!(named(hash(7, 5, -1), hash(7, 5, -1), hash(7, 5, -1)), []);
+        assert_eq!(
+            named(hash(7, 5, -1), hash(7, 5, -1), hash(7, 5, -1)),
+            [0_u64; 0]
+        );
         assert_eq!(named(hash(7, 5, -1), hash(7, 5, -1), hash(8, 5, -1)), [2]);
         assert_eq!(
             named(hash(7, 5, -1), hash(9, 6, -1), hash(7, 5, -1)),
-            [],
+            [0_u64; 0],
             "writes go on"
         );
         assert_eq!(
@@ -150,7 +155,7 @@ mod tests {
         );
         assert_eq!(
             named(hash(7, 5, 3), hash(7, 5, 3), hash(8, 5, -1)),
-            [],
+            [0_u64; 0],
             "compacts later"
         );
         assert_eq!(

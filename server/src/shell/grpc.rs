@@ -32,6 +32,7 @@ use tenon_proto::etcdserverpb::watch_server::WatchServer;
 use tonic::body::Body;
 use tonic::codegen::Service as _;
 use tonic_health::pb::health_server::HealthServer;
+use tower::ServiceExt;
 use watch::WatchRpc;
 
 /// How much a message may exceed the request limit before the gRPC layer refuses it, bytes.
@@ -46,6 +47,30 @@ struct Servers {
     maintenance: MaintenanceServer<MaintenanceRpc>,
     auth: AuthServer<AuthRpc>,
     health: HealthServer<HealthRpc>,
+    reflection: axum::Router,
+}
+
+impl Servers {
+    async fn reflect(&self, request: http::Request<Incoming>) -> http::Response<Body> {
+        match self.reflection.clone().oneshot(request).await {
+            Ok(response) => response.map(Body::new),
+            Err(never) => match never {},
+        }
+    }
+}
+
+/// Tells tools like grpcurl which services and messages there are. etcd does not offer it.
+fn reflection() -> axum::Router {
+    let builder = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(tenon_proto::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let v1 = builder().build_v1().expect("our own descriptors");
+    let v1alpha = builder().build_v1alpha().expect("our own descriptors");
+    tonic::service::Routes::new(v1)
+        .add_service(v1alpha)
+        .into_axum_router()
 }
 
 /// All services of a listener. Cloning is cheap.
@@ -74,6 +99,7 @@ impl Rpc {
             maintenance: server!(MaintenanceServer, MaintenanceRpc),
             auth: server!(AuthServer, AuthRpc),
             health: server!(HealthServer, HealthRpc),
+            reflection: reflection(),
             gate,
         };
         Rpc {
@@ -109,6 +135,9 @@ impl Rpc {
             "etcdserverpb.Maintenance" => servers.maintenance.clone().call(request).await,
             "etcdserverpb.Auth" => servers.auth.clone().call(request).await,
             "grpc.health.v1.Health" => servers.health.clone().call(request).await,
+            "grpc.reflection.v1.ServerReflection" | "grpc.reflection.v1alpha.ServerReflection" => {
+                return servers.reflect(request).await;
+            }
             _ => return tonic::Status::new(tonic::Code::Unimplemented, "").into_http(),
         };
         match answered {

@@ -6,6 +6,7 @@
     reason = "the shell serves connections on tokio"
 )]
 
+use super::coalesce::Coalesce;
 use super::flags::config::Keepalive;
 use super::flags::url::{FlagUrl, Scheme};
 use super::front::Front;
@@ -185,7 +186,7 @@ async fn connection<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let serving = builder.serve_connection(TokioIo::new(stream), front);
+    let serving = builder.serve_connection(TokioIo::new(Coalesce::new(stream)), front);
     tokio::pin!(serving);
     let ended = tokio::select! {
         biased;

@@ -178,11 +178,11 @@ mod tests {
 
     #[test]
     fn the_second_member_does_not_vote_before_it_is_there() {
-        assert!(!view(&members(1, 1, 0), &[1], View::can_vote_at_once));
-        assert!(view(&members(2, 2, 0), &[1, 2], View::can_vote_at_once));
-        assert!(!view(&members(3, 3, 0), &[1, 2], View::can_vote_at_once));
+        assert!(!view(&members(1, 1, 0), &[1], |v| v.can_vote_at_once()));
+        assert!(view(&members(2, 2, 0), &[1, 2], |v| v.can_vote_at_once()));
+        assert!(!view(&members(3, 3, 0), &[1, 2], |v| v.can_vote_at_once()));
         assert_eq!(
-            view(&members(2, 2, 1), &[1, 2], View::check_promote),
+            view(&members(2, 2, 1), &[1, 2], |v| v.check_promote()),
             Ok(())
         );
     }
