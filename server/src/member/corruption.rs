@@ -129,8 +129,6 @@ mod tests {
         }
     }
 
-    const NOBODY: [u64; 0] = [];
-
     #[test]
     fn who_differs_is_named_and_nobody_else() {
         let own = MemberId(1);

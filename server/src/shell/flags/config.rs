@@ -412,14 +412,18 @@ fn member_config(
         warn_apply: span(settings, "warning-apply-duration"),
         max_learners: usize::try_from(settings.int("max-learners")).unwrap_or(0),
         strict_reconfig: settings.flag("strict-reconfig-check"),
-        cluster: ClusterOptions {
-            running: None,
-            auto_promote_learners: settings.flag("auto-promote-learners"),
-            corrupt_check: span(settings, "corrupt-check-time"),
-            initial_corrupt_check: settings.gate("InitialCorruptCheck"),
-        },
+        cluster: cluster_options(settings),
         tuning: Tuning::default(),
     })
+}
+
+fn cluster_options(settings: &Settings) -> ClusterOptions {
+    ClusterOptions {
+        running: None,
+        auto_promote_learners: settings.flag("auto-promote-learners"),
+        corrupt_check: span(settings, "corrupt-check-time"),
+        initial_corrupt_check: settings.gate("InitialCorruptCheck"),
+    }
 }
 
 /// Members of the first start, by name.
