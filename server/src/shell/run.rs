@@ -6,7 +6,7 @@
 )]
 
 use super::flags::parse::EnvWarning;
-use super::flags::url::FlagUrl;
+use super::flags::url::{FlagUrl, Scheme};
 use super::flags::{self, Config, Exit, Persona, config::LogConfig, usage};
 use super::front::Front;
 use super::grpc::{Rpc, gate::Gate};
@@ -167,16 +167,17 @@ fn peer_router(http: Arc<OnceLock<Http>>) -> axum::Router {
 /// The transport names the URL first; etcd's text names the address.
 fn bind_error(urls: &[FlagUrl], error: &std::io::Error) -> String {
     let text = error.to_string();
-    let named = urls.iter().find(|url| text.starts_with(&url.text));
-    match named {
-        Some(url) if error.kind() == std::io::ErrorKind::AddrInUse => {
-            format!(
-                "listen tcp {}:{}: bind: address already in use",
-                url.host, url.port
-            )
-        }
-        _ => format!("listen {text}"),
-    }
+    let named = urls.iter().find_map(|url| {
+        let why = text.strip_prefix(&url.text)?.strip_prefix(": ")?;
+        let why = super::listen::os(&std::io::Error::other(why.to_owned()));
+        Some(match url.scheme {
+            Scheme::Http | Scheme::Https => {
+                format!("listen tcp {}:{}: bind: {why}", url.host, url.port)
+            }
+            Scheme::Unix | Scheme::Unixs => format!("listen unix {}: bind: {why}", url.host),
+        })
+    });
+    named.unwrap_or_else(|| format!("listen {text}"))
 }
 
 async fn bind_all(urls: &[FlagUrl], options: &ServeOptions) -> Result<Vec<Listener>, String> {
@@ -373,6 +374,30 @@ impl Signals {
             _ = self.terminate.recv() => Ended::Signal("terminated"),
             _ = self.interrupt.recv() => Ended::Signal("interrupt"),
             ended = running => ended,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peer_listeners_fail_in_etcds_words() {
+        let urls = ["http://10.9.9.9:1", "unix:///no/such"].map(|url| FlagUrl::read(url).unwrap());
+        let cases = [
+            (
+                "http://10.9.9.9:1: Cannot assign requested address (os error 99)",
+                "listen tcp 10.9.9.9:1: bind: cannot assign requested address",
+            ),
+            (
+                "unix:///no/such: No such file or directory (os error 2)",
+                "listen unix /no/such: bind: no such file or directory",
+            ),
+            ("something else", "listen something else"),
+        ];
+        for (given, expected) in cases {
+            assert_eq!(bind_error(&urls, &std::io::Error::other(given)), expected);
         }
     }
 }

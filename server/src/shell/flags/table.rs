@@ -8,7 +8,7 @@ use super::value::{ChoiceText, Kind};
 pub enum Status {
     /// It does what etcd's does.
     Works,
-    /// Accepted without effect: tuning of parts that Tenon does not have.
+    /// Accepted without effect: tuning of parts that Tenon does not have, or does not tune yet.
     Ignored,
     /// Any value but the default is refused; the text says why.
     Refused(&'static str),
@@ -105,7 +105,7 @@ pub const FLAGS: &[Flag] = &[
     row("max-txn-ops", "128", UINT, SAME, Works),
     row("max-request-bytes", "1572864", UINT, SAME, Works),
     row("max-concurrent-streams", "4294967295", Kind::Uint32, SAME, Works),
-    row("grpc-keepalive-min-time", "5s", DURATION, SAME, Works),
+    row("grpc-keepalive-min-time", "5s", DURATION, SAME, Ignored),
     row("grpc-keepalive-interval", "2h0m0s", DURATION, SAME, Works),
     row("grpc-keepalive-timeout", "20s", DURATION, SAME, Works),
     row("socket-reuse-port", "false", BOOL, "socket-options.reuse-port", Works),
@@ -121,7 +121,7 @@ pub const FLAGS: &[Flag] = &[
     row("initial-cluster-token", "etcd-cluster", TEXT, SAME, Works),
     row("advertise-client-urls", "http://localhost:2379", URLS, SAME, Works),
     row("strict-reconfig-check", "true", BOOL, SAME, Works),
-    row("pre-vote", "true", BOOL, SAME, Works),
+    row("pre-vote", "true", BOOL, SAME, Ignored),
     row("max-learners", "1", INT, SAME, Works),
     // Tenon's own.
     row("auto-promote-learners", "false", BOOL, SAME, Works),
@@ -183,7 +183,7 @@ pub const FLAGS: &[Flag] = &[
     row("log-rotation-config-json", r#"{"maxsize": 100, "maxage": 0, "maxbackups": 0, "localtime": false, "compress": false}"#, TEXT, SAME, Ignored),
     row("enable-pprof", "false", BOOL, SAME, Ignored),
     row("metrics", "basic", TEXT, SAME, Works),
-    row("warning-apply-duration", "100ms", DURATION, SAME, Works),
+    row("warning-apply-duration", "100ms", DURATION, SAME, Ignored),
     row("warning-unary-request-duration", "300ms", DURATION, SAME, Works),
     row("enable-distributed-tracing", "false", BOOL, SAME, Refused("spans are not exported yet")),
     row("distributed-tracing-address", "localhost:4317", TEXT, SAME, Ignored),
@@ -193,8 +193,8 @@ pub const FLAGS: &[Flag] = &[
     // Checks, compaction, watch
     row("corrupt-check-time", "0s", DURATION, SAME, Works),
     row("compact-hash-check-time", "1m0s", DURATION, SAME, Ignored),
-    row("compaction-batch-limit", "0", INT, SAME, Works),
-    row("compaction-sleep-interval", "0s", DURATION, SAME, Works),
+    row("compaction-batch-limit", "0", INT, SAME, Ignored),
+    row("compaction-sleep-interval", "0s", DURATION, SAME, Ignored),
     row("watch-progress-notify-interval", "0s", DURATION, SAME, Works),
     row("downgrade-check-time", "5s", DURATION, SAME, Ignored),
     row("bootstrap-defrag-threshold-megabytes", "0", UINT, SAME, Ignored),
