@@ -37,7 +37,8 @@ pub use faults::{DiskError, Op};
 /// What a crash does to operations that no sync has covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CrashMode {
-    /// All survive: the process was killed, the machine ran on.
+    /// The process was killed, the machine ran on: all is there, and what no sync has covered is still at the
+    /// mercy of a later power cut.
     Kept,
     /// None survives: a power cut before anything was written back.
     Lost,

@@ -1,6 +1,8 @@
 //! Room `tests`: a cluster of real processes: founding, writes through each member, a killed leader, members that
 //! come and go, leadership that moves. May touch processes; must not look inside.
 
+#![allow(clippy::disallowed_methods, reason = "real processes, real files")]
+
 use tenon_tests::cluster::{Cluster, field};
 
 /// Elections within tenths of a second.

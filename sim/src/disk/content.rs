@@ -179,7 +179,7 @@ impl Content {
         let unit = *rng.pick(&[512, PAGE]);
         for op in &pending {
             match mode {
-                CrashMode::Kept => self.durable.apply(op),
+                CrashMode::Kept => unreachable!("nothing is decided"),
                 CrashMode::Lost => {}
                 CrashMode::Torn => tear(&mut self.durable, op, unit, rng),
             }

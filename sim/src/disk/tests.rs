@@ -50,6 +50,13 @@ fn a_power_cut_keeps_what_was_synced_and_nothing_else() {
     let env = crash(&sim, CrashMode::Kept);
     assert_eq!(env.disk.read("/a".as_ref()).unwrap(), b"newer!!");
     assert_eq!(env.disk.read("/b".as_ref()).unwrap(), b"kept");
+    let env = crash(&sim, CrashMode::Lost);
+    assert_eq!(
+        env.disk.read("/a".as_ref()).unwrap(),
+        b"synced",
+        "a kill makes nothing durable"
+    );
+    assert_eq!(names(&env, "/"), ["a"]);
 }
 
 #[test]
@@ -221,7 +228,7 @@ fn a_failed_sync_loses_its_pages() {
     assert_eq!(file.sync().unwrap_err().raw_os_error(), Some(5));
     file.sync().expect("the next one claims success");
     assert_eq!(env.disk.read("/f".as_ref()).unwrap(), b"new");
-    let env = crash(&sim, CrashMode::Kept);
+    let env = crash(&sim, CrashMode::Lost);
     assert_eq!(
         env.disk.read("/f".as_ref()).unwrap(),
         b"old",

@@ -285,12 +285,17 @@ impl Tree {
     }
 
     pub(super) fn crash(&mut self, mode: CrashMode, rng: &mut SimRng) {
+        if mode == CrashMode::Kept {
+            self.open.clear();
+            self.sweep();
+            return;
+        }
         let journal = std::mem::take(&mut self.journal);
         let in_order = rng.chance(500_000);
         let kept_first = rng.below(journal.len() as u64 + 1) as usize;
         for (i, op) in journal.iter().enumerate() {
             let kept = match mode {
-                CrashMode::Kept => true,
+                CrashMode::Kept => unreachable!("nothing is decided"),
                 CrashMode::Lost => false,
                 CrashMode::Torn if in_order => i < kept_first,
                 CrashMode::Torn => rng.chance(500_000),

@@ -63,6 +63,9 @@ impl RedbEngine {
             put_in_place(disk, &unfinished, path)?;
             return Ok(engine);
         }
+        // A process killed right after the rename left a name that a power cut may still take.
+        disk.sync_dir(path.parent().unwrap_or(Path::new(".")))
+            .map_err(failed)?;
         RedbEngine::open_file(disk, path, OpenMode::ReadWrite, cache_bytes)
     }
 
