@@ -15,7 +15,7 @@ use crate::state_machine::StateMachine;
 use crate::status::RaftStatus;
 use crate::types::{Birth, Config};
 use openraft::async_runtime::WatchReceiver;
-use openraft::errors::Fatal;
+use openraft::errors::{Fatal, InitializeError, RaftError};
 use openraft::raft::{AppendEntriesRequest, StreamAppendResult};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -162,11 +162,13 @@ impl Node {
         {
             return Ok(());
         }
-        self.0
-            .raft
-            .initialize(nodes)
-            .await
-            .map_err(|e| e.to_string())
+        match self.0.raft.initialize(nodes).await {
+            Ok(()) => Ok(()),
+            // Another first member was faster and has asked for this one's vote; its log begins with the same
+            // membership.
+            Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// Tells `sole` the membership that openraft found in the log, in openraft's own order of events. The only
