@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         None => shell::main(Persona::Tenon, &[]),
         Some((verb, rest)) => match verb.as_str() {
             "serve" => shell::main(Persona::Tenon, rest),
+            "sim" => ExitCode::from(tenon_sim::cli(rest)),
             "--version" | "-version" | "version" => {
                 print!("{}", usage::version(Persona::Tenon));
                 ExitCode::SUCCESS
@@ -32,7 +33,9 @@ fn main() -> ExitCode {
                 ExitCode::SUCCESS
             }
             other => {
-                eprintln!("tenon: unknown command {other:?}; try `tenon serve` or `tenon --help`");
+                eprintln!(
+                    "tenon: unknown command {other:?}; try `tenon serve`, `tenon sim` or `tenon --help`"
+                );
                 ExitCode::from(2)
             }
         },
