@@ -52,7 +52,9 @@ struct Options {
 const PORT: u16 = 24400;
 
 /// (seconds since start, latency) of each put.
-type Puts = Arc<Mutex<Vec<(f64, f64)>>>;
+type Puts = Arc<Mutex<Vec<Put>>>;
+
+type Put = (f64, f64);
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -237,7 +239,7 @@ fn report(
     options: &Options,
     sizes: &[(f64, u64, u64)],
     windows: &[(f64, f64)],
-    puts: &[(f64, f64)],
+    puts: &[Put],
 ) -> bool {
     println!("| second | data MB | log MB |\n|---:|---:|---:|");
     for (t, data, wal) in sizes.iter().step_by(20) {
@@ -263,8 +265,7 @@ fn report(
             .iter()
             .any(|(from, to)| t >= *from && t <= *to + 0.05)
     };
-    let (during, rest): (Vec<&(f64, f64)>, Vec<&(f64, f64)>) =
-        puts.iter().partition(|(t, _)| within(*t));
+    let (during, rest): (Vec<&Put>, Vec<&Put>) = puts.iter().partition(|(t, _)| within(*t));
     let (during_p99, rest_p99) = (
         p99(during.iter().map(|p| p.1).collect()),
         p99(rest.iter().map(|p| p.1).collect()),
