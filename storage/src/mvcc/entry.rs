@@ -99,6 +99,16 @@ impl KeyEntry {
 
     /// Adds a put; its creation revision and version are in [`KeyEntry::live`] afterwards.
     pub fn put(&mut self, record: RecordKey, lease: i64) {
+        self.push(record, lease);
+    }
+
+    /// Ends the newest life. Only a damaged history deletes twice; the positions are kept, they are on disk.
+    pub fn delete(&mut self, record: RecordKey) {
+        self.push(record, 0);
+    }
+
+    /// Adds a record after the newest; after a tombstone it begins a life.
+    fn push(&mut self, record: RecordKey, lease: i64) {
         assert!(
             record.position() > self.newest.position(),
             "positions of a key ascend"
@@ -114,26 +124,6 @@ impl KeyEntry {
         }
         self.newest = record;
         self.lease = lease;
-    }
-
-    /// Ends the newest life.
-    pub fn delete(&mut self, record: RecordKey) {
-        assert!(
-            record.position() > self.newest.position(),
-            "positions of a key ascend"
-        );
-        if self.newest.tombstone {
-            // Only a damaged history deletes twice; keep the positions, they are on disk.
-            self.close_generation();
-            self.created = record.main;
-            self.changes = 1;
-        } else {
-            let newest = self.newest;
-            self.older_mut().records.push(newest);
-            self.changes += 1;
-        }
-        self.newest = record;
-        self.lease = 0;
     }
 
     fn older_mut(&mut self) -> &mut Older {
