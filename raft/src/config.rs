@@ -57,12 +57,15 @@ fn millis(d: Duration) -> u64 {
 
 /// openraft's settings (DESIGN §6).
 pub(crate) fn openraft(config: &RaftConfig) -> Result<openraft::Config, StartError> {
-    let election = millis(config.election);
-    let election_max = election.saturating_mul(2);
+    // openraft lets a follower wait for its leader's lease, which is `election_timeout_max` long, *and* for a
+    // time drawn from min..max. etcd's followers wait for election..2 × election in all, so the lease takes
+    // the fixed part and the drawn part spreads over the rest.
+    let election_max = millis(config.election);
+    let election_min = (millis(config.heartbeat) * 5 / 4).max(millis(config.heartbeat) + 1);
     let settings = openraft::Config {
         cluster_name: config.cluster_id.to_string(),
         heartbeat_interval: millis(config.heartbeat),
-        election_timeout_min: election,
+        election_timeout_min: election_min,
         election_timeout_max: election_max,
         // The leader's lease lasts one longest election timeout; see `validate`.
         quorum_loss_probe_interval: Some(election_max.saturating_mul(2)),
@@ -105,6 +108,26 @@ mod tests {
         config.heartbeat = Duration::from_secs(9);
         config.election = Duration::from_secs(50);
         openraft(&config).expect("slow");
+    }
+
+    #[test]
+    fn a_follower_waits_between_one_and_two_election_times_as_etcds_do() {
+        let config = RaftConfig::new(MemberId(1), ClusterId(2));
+        let settings = openraft(&config).expect("defaults");
+        let (lease, drawn_max) = (settings.election_timeout_max, settings.election_timeout_max);
+        let election = millis(config.election);
+        assert!(
+            lease >= election,
+            "a living leader is never disturbed earlier"
+        );
+        assert!(
+            lease + drawn_max <= 2 * election,
+            "and a dead one is replaced by then"
+        );
+        assert!(
+            settings.election_timeout_min * 4 < drawn_max,
+            "votes must not be split by equal waits"
+        );
     }
 
     #[test]
