@@ -149,17 +149,11 @@ impl Member {
     /// Completes with the reason once the member cannot go on: disk, log or a bug. Nothing is acknowledged
     /// from then on.
     pub async fn failed(&self) -> String {
-        let (mut raft, mut wal) = (self.raft.fatal(), self.wal.fatal());
-        let mut store = self.store.watch_fatal();
-        let text = |reason: &Option<String>| reason.clone().unwrap_or_default();
         tokio::select! {
             biased;
-            Ok(reason) = wal.wait_for(Option::is_some) => text(&reason),
-            Ok(reason) = store.wait_for(Option::is_some) => {
-                reason.as_ref().map_or_else(String::new, ToString::to_string)
-            }
-            Ok(reason) = raft.wait_for(Option::is_some) => text(&reason),
-            else => std::future::pending().await,
+            reason = first_reason(self.wal.fatal()) => reason,
+            reason = first_reason(self.store.watch_fatal()) => reason,
+            reason = first_reason(self.raft.fatal()) => reason,
         }
     }
 
@@ -203,6 +197,18 @@ impl Member {
         self.store.shutdown().await;
         self.wal.close().await;
         self.data_dir.lock().take();
+    }
+}
+
+/// Completes with the first reason that is told; never when nobody is left to tell one.
+async fn first_reason<T: ToString>(mut told: watch::Receiver<Option<T>>) -> String {
+    loop {
+        if let Some(reason) = &*told.borrow_and_update() {
+            return reason.to_string();
+        }
+        if told.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

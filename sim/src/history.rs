@@ -103,7 +103,7 @@ impl Outcome {
 }
 
 /// Whether an error says that nothing was and will be done: only those that applying itself answers.
-fn is_certain(error: &Error) -> bool {
+pub(crate) fn is_certain(error: &Error) -> bool {
     matches!(
         error,
         Error::Compacted

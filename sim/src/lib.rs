@@ -8,6 +8,7 @@
 //! - `disk`: what a power cut leaves.
 //! - `net`: links and streams.
 //! - `sim`: the handle that tests hold.
+//! - `world`: a cluster of whole members, and its clients.
 //! - `l1`: whole runs of one member, from plan to verdict; `history` is what its clients saw, `check` judges it.
 //!
 //! This room may use every room but the shell. It uses no real time, no thread and no real file; a member is
@@ -25,6 +26,7 @@ mod sim;
 #[cfg(test)]
 mod tests;
 mod trace;
+pub mod world;
 
 pub use cli::cli;
 pub use disk::{CrashMode, DiskControl, DiskError, Op};

@@ -182,6 +182,17 @@ impl SimNet {
         woken.into_iter().for_each(Waker::wake);
     }
 
+    /// The time a lone message takes; `None` when it is lost or the link is closed.
+    pub(crate) fn passage(&self, from: NodeId, to: NodeId) -> Option<std::time::Duration> {
+        let now = self.world.now();
+        let mut state = self.state.lock();
+        if !state.link(from, to).is_open(now) || state.links_lose(from, to) {
+            return None;
+        }
+        let delay = state.draw_delay(from, to);
+        Some(std::time::Duration::from_nanos(delay))
+    }
+
     fn accept_later(self: &Arc<Self>, from: Life, to: NodeId, kind: StreamKind) -> Dial {
         let (tx, rx) = oneshot::channel();
         let delay = self.state.lock().draw_delay(from.node, to);

@@ -228,6 +228,11 @@ impl Control {
         life.is_some_and(|life| self.0.world.is_alive(life))
     }
 
+    /// Whether the node has ever lived.
+    pub fn is_known(&self, id: impl Into<NodeId>) -> bool {
+        self.0.envs.lock().contains_key(&id.into())
+    }
+
     /// Completes once the node is dead; never when it has not lived.
     pub async fn died(&self, id: impl Into<NodeId>) {
         let id = id.into();
@@ -321,6 +326,12 @@ impl Control {
             Learn::AfterDelay,
             "the stream was reset",
         );
+    }
+
+    /// The time that a single message from one node to another takes now; `None` when it does not arrive. For
+    /// what crosses outside of streams, such as a client's call.
+    pub fn passage(&self, from: impl Into<NodeId>, to: impl Into<NodeId>) -> Option<Duration> {
+        self.0.net.passage(from.into(), to.into())
     }
 
     /// What the network did so far.

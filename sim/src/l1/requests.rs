@@ -3,12 +3,10 @@
 use crate::history::{CallId, Reply, Request, tag};
 use crate::rng::SimRng;
 use bytes::Bytes;
-use tenon_env::sync::mpsc;
 use tenon_proto::caller::Caller;
 use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb::{self as pb, compare, request_op};
 use tenon_server::service::Services;
-use tenon_server::service::watch::NeedsLeader;
 
 /// What a client draws its requests from.
 pub(super) struct Draw {
@@ -242,7 +240,9 @@ pub(super) async fn carry_out(services: Services, request: Request) -> Result<Re
                 .await
                 .map(Reply::Revoke)
         }
-        Request::KeepAlive(id) => keep_alive(services, id).await.map(Reply::KeepAlive),
+        Request::KeepAlive(id) => crate::world::keep_alive(services, id)
+            .await
+            .map(Reply::KeepAlive),
         Request::HashKv(revision) => {
             let request = pb::HashKvRequest { revision };
             services
@@ -252,20 +252,4 @@ pub(super) async fn carry_out(services: Services, request: Request) -> Result<Re
                 .map(Reply::HashKv)
         }
     }
-}
-
-async fn keep_alive(services: Services, id: i64) -> Result<pb::LeaseKeepAliveResponse, Error> {
-    let (requests, from) = mpsc::channel(1);
-    let (to, mut answers) = mpsc::channel(1);
-    let _ = requests.send(pb::LeaseKeepAliveRequest { id }).await;
-    let caller = Caller::default();
-    let serving = services
-        .lease
-        .keep_alive(&caller, NeedsLeader::No, from, to);
-    let answer = async {
-        let answer = answers.recv().await;
-        drop((requests, answers));
-        answer.unwrap_or(Err(Error::Timeout))
-    };
-    futures_util::future::join(serving, answer).await.1
 }
