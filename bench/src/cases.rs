@@ -1,6 +1,8 @@
 //! `bench`: the cases and the order in which they run.
 
 use crate::Options;
+use crate::catch_up;
+use crate::half;
 use crate::load::{self, Load};
 use crate::probe::Counters;
 use crate::server::{Cluster, Kind};
@@ -67,6 +69,18 @@ fn cases() -> Vec<Case> {
         case("put, 1 client", 1500, ONE, &PUT),
         case("put, 100 clients", 40_000, HUNDRED, &PUT),
         case("put, 1000 clients", 100_000, THOUSAND, &PUT),
+        case(
+            "txn put, 1000 clients",
+            100_000,
+            THOUSAND,
+            &[
+                "txn-put",
+                "--val-size=256",
+                "--key-size=16",
+                "--key-space-size=100000",
+                "--total",
+            ],
+        ),
         range("range l, 1 client", 3000, ONE, linearizable),
         range("range l, 100 clients", 60_000, HUNDRED, linearizable),
         range("range l, 1000 clients", 100_000, THOUSAND, linearizable),
@@ -107,15 +121,22 @@ pub fn run(options: &Options) -> io::Result<Vec<Sample>> {
             }
             eprintln!("round {} of {}: {}", round + 1, options.rounds, kind.name());
             run_cases(options, kind, &mut samples)?;
-            if kind != Kind::Floor && wanted(options, "million keys") {
+            if kind == Kind::Floor {
+                continue;
+            }
+            if wanted(options, "million keys") {
                 samples.push(million(options, kind)?);
+            }
+            if options.members > 1 && wanted(options, catch_up::CASE) {
+                samples.push(catch_up::run(options, kind)?);
             }
         }
     }
     Ok(samples)
 }
 
-fn wanted(options: &Options, name: &str) -> bool {
+/// Whether the case of this name is to run.
+pub fn wanted(options: &Options, name: &str) -> bool {
     options.only.is_empty()
         || options
             .only
@@ -128,7 +149,8 @@ fn run_cases(options: &Options, kind: Kind, samples: &mut Vec<Sample>) -> io::Re
         .into_iter()
         .filter(|c| wanted(options, c.name) && (c.floor || kind != Kind::Floor))
         .collect();
-    if list.is_empty() {
+    let half = kind != Kind::Floor && half::CASES.iter().any(|name| wanted(options, name));
+    if list.is_empty() && !half {
         return Ok(());
     }
     let cluster = Cluster::start(options, kind)?;
@@ -147,10 +169,14 @@ fn run_cases(options: &Options, kind: Kind, samples: &mut Vec<Sample>) -> io::Re
         words.push(requests.to_string());
         samples.push(measure(options, &cluster, case.name, requests, &words)?);
     }
+    if half {
+        half::run(options, &cluster, samples)?;
+    }
     Ok(())
 }
 
-fn measure(
+/// Runs the load tool once against `cluster` and adds up what the servers used meanwhile.
+pub fn measure(
     options: &Options,
     cluster: &Cluster,
     name: &str,
@@ -179,10 +205,9 @@ fn measure(
     })
 }
 
-fn million(options: &Options, kind: Kind) -> io::Result<Sample> {
-    let keys = (1_000_000.0 * options.scale) as usize;
-    let mut cluster = Cluster::start(options, kind)?;
-    let words: Vec<String> = [
+/// Words that write `keys` different keys of 256 bytes each.
+pub fn filling(keys: usize) -> Vec<String> {
+    [
         "--clients=1000",
         "--conns=100",
         "put",
@@ -193,8 +218,13 @@ fn million(options: &Options, kind: Kind) -> io::Result<Sample> {
         &format!("--total={keys}"),
     ]
     .map(str::to_owned)
-    .to_vec();
-    let mut sample = measure(options, &cluster, "million keys", keys, &words)?;
+    .to_vec()
+}
+
+fn million(options: &Options, kind: Kind) -> io::Result<Sample> {
+    let keys = (1_000_000.0 * options.scale) as usize;
+    let mut cluster = Cluster::start(options, kind)?;
+    let mut sample = measure(options, &cluster, "million keys", keys, &filling(keys))?;
     sample.start = cluster.restart()?.as_secs_f64();
     eprintln!(
         "  start {:.2} s, resident {:.0} MB",

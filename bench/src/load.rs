@@ -43,6 +43,31 @@ pub fn run(options: &Options, endpoints: &str, words: &[String]) -> io::Result<L
     Ok(load)
 }
 
+/// A load that runs until this is dropped; what it reports is not read.
+pub struct Background(std::process::Child);
+
+impl Background {
+    /// Starts the tool with `words` against `endpoints`.
+    pub fn start(options: &Options, endpoints: &str, words: &[String]) -> io::Result<Background> {
+        let child = Command::new(options.oracle.join("benchmark"))
+            .args(["--endpoints", endpoints])
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|e| io::Error::other(format!("benchmark: {e}")))?;
+        Ok(Background(child))
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 fn parse(text: &str) -> Load {
     let number = |line: &str, key: &str| {
         line.trim()

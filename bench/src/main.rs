@@ -9,6 +9,8 @@
 )]
 
 mod cases;
+mod catch_up;
+mod half;
 mod load;
 mod probe;
 mod report;

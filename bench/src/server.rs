@@ -124,6 +124,56 @@ impl Cluster {
         Ok(begin.elapsed())
     }
 
+    /// Removes the last member, empties its folder, adds it again and starts it; the time from its start to its
+    /// first linearizable read.
+    pub fn replace_last(&mut self, options: &Options) -> io::Result<Duration> {
+        let last = self.members.len() - 1;
+        let (name, port) = (format!("m{last}"), self.ports[last]);
+        let ctl = |words: &[&str]| -> io::Result<String> {
+            let out = Command::new(options.oracle.join("etcdctl"))
+                .args(["--endpoints", &format!("127.0.0.1:{}", self.ports[0])])
+                .args(words)
+                .output()?;
+            let said = String::from_utf8_lossy(&out.stdout).into_owned();
+            if out.status.success() {
+                return Ok(said);
+            }
+            let why = String::from_utf8_lossy(&out.stderr).into_owned();
+            Err(io::Error::other(format!("etcdctl {words:?}: {why}")))
+        };
+        let listed = ctl(&["member", "list"])?;
+        let id = listed
+            .lines()
+            .find(|line| line.contains(&format!(", {name}, ")))
+            .and_then(|line| line.split(',').next())
+            .ok_or_else(|| io::Error::other(format!("{name} is not in: {listed}")))?;
+        ctl(&["member", "remove", id])?;
+        let _ = self.members[last].kill();
+        let _ = self.members[last].wait();
+        std::fs::remove_dir_all(self.dir.join(last.to_string()))?;
+        let peer = format!("--peer-urls=http://127.0.0.1:{}", port + 1);
+        // etcd refuses until the remaining members have been connected for five seconds.
+        let give_up = Instant::now() + Duration::from_secs(20);
+        while let Err(error) = ctl(&["member", "add", &name, &peer]) {
+            if Instant::now() > give_up {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        let log = std::fs::File::create(self.dir.join(format!("{last}-again.log")))?;
+        let words = &self.command[last];
+        let begin = Instant::now();
+        self.members[last] = Command::new(&words[0])
+            .args(&words[1..])
+            .arg("--initial-cluster-state=existing")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        self.wait_ready(port)?;
+        Ok(begin.elapsed())
+    }
+
     fn stop(&mut self) {
         for child in &mut self.members {
             let _ = Command::new("kill").arg(child.id().to_string()).status();
