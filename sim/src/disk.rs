@@ -7,8 +7,10 @@
 //! - A disk outlives its node's lives; locks, open files and armed crashes do not.
 //! - Files grow by pages; the capacity counts pages in use and reserved.
 //!
-//! It does not misdirect writes and does not reorder what a sync has covered.
+//! What spoils durable bytes (bit rot, a misdirected write, a lying sync) counts as damage; an [`Atlas`] bounds it
+//! to fewer members than a quorum needs. It does not reorder what a sync has covered.
 
+mod atlas;
 mod content;
 mod control;
 mod faults;
@@ -31,6 +33,7 @@ use std::sync::Arc;
 use tenon_env::{DirEntry, Disk, File, FileLock, OpenMode};
 use tree::Tree;
 
+pub use atlas::Atlas;
 pub use control::DiskControl;
 pub use faults::{DiskError, Op};
 
@@ -64,6 +67,8 @@ struct State {
     next_lock: u64,
     /// Nanoseconds that the operations since [`SimDisk::start_step`] took.
     step_cost: u64,
+    /// Faults so far that spoiled durable bytes.
+    damaged: u64,
 }
 
 fn dead() -> io::Error {
@@ -81,6 +86,7 @@ impl SimDisk {
             locks: BTreeMap::new(),
             next_lock: 0,
             step_cost: 0,
+            damaged: 0,
         };
         SimDisk {
             world,

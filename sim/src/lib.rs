@@ -29,7 +29,7 @@ mod trace;
 pub mod world;
 
 pub use cli::cli;
-pub use disk::{CrashMode, DiskControl, DiskError, Op};
+pub use disk::{Atlas, CrashMode, DiskControl, DiskError, Op};
 pub use executor::run::{OnPanic, Stuck, panic_text};
 pub use net::{Delay, LinkConfig, NetCounts};
 pub use rng::SimRng;

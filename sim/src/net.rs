@@ -1,13 +1,17 @@
 //! Room `sim`: the network between nodes: directed links with delay, loss, cuts and clogs; streams over them.
 //!
-//! - A stream is two pipes; each keeps the order of its messages, so a lost message breaks its stream.
+//! - A stream is two pipes; each keeps the order of its messages, so a lost message breaks its stream, and one
+//!   that is sent again holds up those behind it.
+//! - All streams of a link share its bandwidth.
 //! - A cut link holds what is sent over it. When it heals, each stream that had something held either goes on
 //!   (retransmission) or breaks, by seed. Dials over a cut wait until their time is up.
 //! - When a node dies, the other ends of its streams break after the link's delay; over a cut link only once
 //!   it heals.
 //! - Messages are bytes; nothing else crosses.
 //!
-//! Duplication and reordering inside a stream do not exist, as over TCP. Bandwidth is not modelled.
+//! Inside a stream nothing comes twice or out of order, as over TCP, unless a link is told so: that is for
+//! protocols of other projects that expect no more than datagrams. Tenon's members expect streams. Between
+//! streams there is no order at all.
 
 mod link;
 mod pipe;
@@ -45,6 +49,8 @@ pub(crate) struct NetState {
     pub(crate) pipes: BTreeMap<PipeId, Pipe>,
     pub(crate) next_pipe: u64,
     pub(crate) counts: NetCounts,
+    /// Until when what was sent before occupies a link of bounded bandwidth, in nanoseconds.
+    pub(crate) busy: BTreeMap<(NodeId, NodeId), u64>,
 }
 
 /// What the network did so far.
@@ -56,6 +62,12 @@ pub struct NetCounts {
     pub delivered: u64,
     /// Messages lost, each with its stream.
     pub lost: u64,
+    /// Messages that were lost on the way and sent again.
+    pub resent: u64,
+    /// Messages that came twice.
+    pub duplicated: u64,
+    /// Messages that were let past others of their stream.
+    pub reordered: u64,
     /// Streams broken for any reason.
     pub broken: u64,
 }
@@ -87,6 +99,7 @@ impl SimNet {
             pipes: BTreeMap::new(),
             next_pipe: 1,
             counts: NetCounts::default(),
+            busy: BTreeMap::new(),
         };
         Arc::new(SimNet {
             world,

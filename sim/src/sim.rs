@@ -315,6 +315,24 @@ impl Control {
         self.link(b, a, |link| link.cut = false);
     }
 
+    /// Cuts one way: what `from` sends does not reach `to` until [`Control::mend`]. Streams from `to` still do.
+    pub fn cut_one_way(&self, from: impl Into<NodeId>, to: impl Into<NodeId>) {
+        self.link(from, to, |link| link.cut = true);
+    }
+
+    /// Holds up everything from `from` to `to` for so much simulated time; then it arrives.
+    pub fn clog(&self, from: impl Into<NodeId>, to: impl Into<NodeId>, how_long: Duration) {
+        let until = self.0.world.now().saturating_add(nanos(how_long));
+        self.link(from, to, |link| link.clogged_until = until);
+    }
+
+    /// Changes every link, those to come too.
+    pub fn all_links(&self, change: impl Fn(&mut LinkConfig)) {
+        let mut state = self.0.net.state.lock();
+        change(&mut state.default);
+        state.links.values_mut().for_each(change);
+    }
+
     /// Breaks every stream between two nodes.
     pub fn reset_streams(&self, a: impl Into<NodeId>, b: impl Into<NodeId>) {
         let (a, b) = (a.into(), b.into());

@@ -35,6 +35,8 @@ pub(super) struct Content {
     dirty: BTreeSet<u64>,
     /// Pages from the start of the file that `allocate` has reserved.
     reserved: u64,
+    /// Writes that the device will put in the wrong place: where they belong, where they go, their bytes.
+    astray: Vec<(u64, u64, Vec<u8>)>,
 }
 
 /// The parts of `offset..offset + len` by page: page, first byte in it, length.
@@ -114,6 +116,17 @@ impl Content {
         self.live.read(buf, offset);
     }
 
+    /// As [`Content::write`], but once it reaches the device the bytes go to `wrong` and not to `offset`. Until
+    /// the power is cut nobody sees it: reads are answered from memory.
+    pub(super) fn write_astray(&mut self, data: &[u8], offset: u64, wrong: u64) {
+        self.write(data, offset);
+        let Some(Pending::Write { offset: place, .. }) = self.pending.last_mut() else {
+            unreachable!("just written");
+        };
+        *place = wrong;
+        self.astray.push((offset, wrong, data.to_vec()));
+    }
+
     pub(super) fn write(&mut self, data: &[u8], offset: u64) {
         self.live.write(data, offset);
         self.dirty
@@ -157,6 +170,13 @@ impl Content {
     }
 
     pub(super) fn sync(&mut self) {
+        let astray = std::mem::take(&mut self.astray);
+        let right = |(offset, _, data): &(u64, u64, Vec<u8>)| {
+            let mut before = vec![0; data.len()];
+            self.durable.read(&mut before, *offset);
+            (*offset, before)
+        };
+        let untouched: Vec<(u64, Vec<u8>)> = astray.iter().map(right).collect();
         for page in std::mem::take(&mut self.dirty) {
             match self.live.pages.get(&page) {
                 Some(held) => self.durable.pages.insert(page, held.clone()),
@@ -165,12 +185,20 @@ impl Content {
         }
         self.durable.len = self.live.len;
         self.pending.clear();
+        for (offset, before) in untouched {
+            self.durable.write(&before, offset);
+        }
+        for (_, wrong, data) in astray {
+            self.durable.write(&data, wrong);
+        }
+        self.durable.set_len(self.live.len);
     }
 
     /// A sync that failed: what was pending will never be written, though reads still see it.
     pub(super) fn lose_pending(&mut self) {
         self.dirty.clear();
         self.pending.clear();
+        self.astray.clear();
     }
 
     /// Decides the fate of what is pending; afterwards reads see what survived.
@@ -185,6 +213,7 @@ impl Content {
             }
         }
         self.dirty.clear();
+        self.astray.clear();
         self.live = self.durable.clone();
         self.reserved = self.reserved.min(self.live.len.div_ceil(PAGE));
     }

@@ -45,6 +45,21 @@ impl DiskControl {
         self.0.state.lock().faults.fail_sync_in = Some(n);
     }
 
+    /// Has the `n`-th write from now on (1 is the next) reach another page of its file than the right one, once.
+    /// Reads see it only after the next power cut, as from a device with a cache above it.
+    ///
+    /// # Panics
+    /// When `n` is 0.
+    pub fn misdirect(&self, n: u64) {
+        assert!(n > 0, "the next write is number 1");
+        self.0.state.lock().faults.misdirect_in = Some(n);
+    }
+
+    /// How often durable bytes were spoiled: bits that rotted, writes that went astray.
+    pub fn damaged(&self) -> u64 {
+        self.0.state.lock().damaged
+    }
+
     /// Lets each read, write and sync fail with EIO in so many of a million cases.
     pub fn errors_ppm(&self, read: u32, write: u32, sync: u32) {
         let faults = &mut self.0.state.lock().faults;
@@ -107,6 +122,8 @@ impl DiskControl {
     pub fn rot(&self, path: &Path, at: u64, bit: u8) -> io::Result<bool> {
         let mut state = self.0.state.lock();
         let ino = state.tree.find(path)?.ok_or(io::ErrorKind::NotFound)?;
-        Ok(state.tree.file(ino)?.rot(at, bit))
+        let rotted = state.tree.file(ino)?.rot(at, bit);
+        state.damaged += u64::from(rotted);
+        Ok(rotted)
     }
 }

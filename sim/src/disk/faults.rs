@@ -54,6 +54,8 @@ pub(super) struct Faults {
     pub(super) fail_at: BTreeMap<u64, DiskError>,
     /// The n-th sync of a file from now on, counted down.
     pub(super) fail_sync_in: Option<u64>,
+    /// The n-th write from now on, counted down, goes to the wrong place.
+    pub(super) misdirect_in: Option<u64>,
     /// Chances in a million for each operation.
     pub(super) read_errors_ppm: u32,
     pub(super) write_errors_ppm: u32,
@@ -71,6 +73,7 @@ impl Default for Faults {
             crash_at: None,
             fail_at: BTreeMap::new(),
             fail_sync_in: None,
+            misdirect_in: None,
             read_errors_ppm: 0,
             write_errors_ppm: 0,
             sync_errors_ppm: 0,
@@ -101,6 +104,19 @@ impl Faults {
             self.write_errors_ppm
         };
         rng.chance(ppm).then_some(DiskError::Io)
+    }
+
+    /// Whether the write that happens now goes to the wrong place.
+    pub(super) fn goes_astray(&mut self) -> bool {
+        let Some(left) = &mut self.misdirect_in else {
+            return false;
+        };
+        *left -= 1;
+        let now = *left == 0;
+        if now {
+            self.misdirect_in = None;
+        }
+        now
     }
 
     pub(super) fn cost(&self, op: Option<Op>, bytes: u64, rng: &mut SimRng) -> u64 {

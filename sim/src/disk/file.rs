@@ -1,8 +1,9 @@
 //! Room `sim`: an open file of a simulated disk.
 
 use super::tree::Ino;
-use super::{Op, SimDisk, State};
+use super::{Op, SimDisk, State, content};
 use crate::executor::Life;
+use crate::rng::SimRng;
 use crate::trace::hash_bytes;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -45,6 +46,14 @@ impl SimFile {
     }
 }
 
+/// A place of the same file, whole pages away from the right one.
+fn wrong_place(len: u64, offset: u64, rng: &mut SimRng) -> u64 {
+    let pages = (len / content::PAGE).max(2);
+    let (page, within) = (offset / content::PAGE, offset % content::PAGE);
+    let other = (page + rng.between(1, pages - 1)) % pages;
+    other * content::PAGE + within
+}
+
 impl File for SimFile {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.disk.read(self.life, buf.len() as u64, |state| {
@@ -68,7 +77,15 @@ impl File for SimFile {
                 .file(self.ino)?
                 .pages_needed(offset, data.len() as u64);
             state.room(needed)?;
-            state.tree.file(self.ino)?.write(data, offset);
+            match state.faults.goes_astray() {
+                true => {
+                    let file = state.tree.file(self.ino)?;
+                    let wrong = wrong_place(file.len(), offset, &mut state.rng);
+                    file.write_astray(data, offset, wrong);
+                    state.damaged += 1;
+                }
+                false => state.tree.file(self.ino)?.write(data, offset),
+            }
             Ok(())
         })
     }

@@ -297,3 +297,52 @@ fn locks_die_with_their_holder() {
     drop(again);
     env.disk.lock("/lock".as_ref()).unwrap();
 }
+
+#[test]
+fn a_misdirected_write_shows_after_a_power_cut() {
+    for synced in [true, false] {
+        let sim = Sim::new(3);
+        let env = sim.node(1);
+        write(&env, "/f", &[1; 16384], true);
+        env.disk.sync_dir("/".as_ref()).unwrap();
+        let file = env.disk.open("/f".as_ref(), OpenMode::ReadWrite).unwrap();
+        sim.disk(1).misdirect(2);
+        file.write_all_at(&[2; 100], 4096).unwrap();
+        file.write_all_at(&[3; 100], 8192).unwrap();
+        file.write_all_at(&[4; 100], 12288).unwrap();
+        if synced {
+            file.sync().unwrap();
+        }
+        let seen = env.disk.read("/f".as_ref()).unwrap();
+        assert_eq!(seen[8192], 3, "memory still has it");
+        let env = crash(&sim, CrashMode::Kept);
+        assert_eq!(
+            env.disk.read("/f".as_ref()).unwrap(),
+            seen,
+            "the machine ran on"
+        );
+        let env = crash(&sim, CrashMode::Lost);
+        let left = env.disk.read("/f".as_ref()).unwrap();
+        assert_eq!(left.len(), 16384);
+        assert_eq!(left[8192], 1, "never arrived");
+        let astray = left.chunks(4096).filter(|page| page[0] == 3).count();
+        assert_eq!(
+            astray,
+            usize::from(synced),
+            "arrived elsewhere when it was synced"
+        );
+        assert_eq!(sim.disk(1).damaged(), 1);
+    }
+}
+
+#[test]
+fn rot_counts_as_damage() {
+    let sim = Sim::new(4);
+    let env = sim.node(1);
+    write(&env, "/f", &[0; 10], true);
+    let disk = sim.disk(1);
+    assert!(disk.rot("/f".as_ref(), 3, 1).unwrap());
+    assert!(!disk.rot("/f".as_ref(), 10, 1).unwrap(), "beyond its end");
+    assert_eq!(env.disk.read("/f".as_ref()).unwrap()[3], 2);
+    assert_eq!(disk.damaged(), 1);
+}

@@ -5,6 +5,10 @@ use super::pipe::{Pipe, PipeId};
 use crate::NodeId;
 use crate::executor::Life;
 use crate::rng::SimRng;
+use bytes::Bytes;
+
+/// How long a lost message stays away before it is sent again, in nanoseconds: shortest and longest.
+const RESEND: (u64, u64) = (200_000_000, 1_200_000_000);
 
 /// How long a message takes: evenly between the bounds, and now and then up to `tail`. Nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +37,18 @@ impl Delay {
 pub struct LinkConfig {
     /// Time a message takes.
     pub delay: Delay,
-    /// How many of a million messages (and dials) are lost; a lost message breaks its stream.
+    /// How many of a million messages (and dials) are lost for good; that breaks the message's stream.
     pub loss_ppm: u32,
+    /// How many of a million messages are lost and sent again after `RESEND` nanoseconds, as TCP does; what
+    /// follows on the stream waits behind them.
+    pub resend_ppm: u32,
+    /// How many of a million messages come twice. Not for streams of Tenon's members, see `net`.
+    pub duplicate_ppm: u32,
+    /// How many of a million messages may come before earlier ones of their stream. Not for streams of Tenon's
+    /// members, see `net`.
+    pub reorder_ppm: u32,
+    /// Bytes per second that all streams of this direction share; 0 is no bound.
+    pub bytes_per_second: u64,
     /// Nothing passes.
     pub cut: bool,
     /// Nothing passes before this moment, in nanoseconds since the start of the simulation.
@@ -54,6 +68,10 @@ impl Default for LinkConfig {
         LinkConfig {
             delay,
             loss_ppm: 0,
+            resend_ppm: 0,
+            duplicate_ppm: 0,
+            reorder_ppm: 0,
+            bytes_per_second: 0,
             cut: false,
             clogged_until: 0,
             survives_cut_ppm: 500_000,
@@ -81,6 +99,42 @@ impl NetState {
     pub(super) fn links_lose(&mut self, from: NodeId, to: NodeId) -> bool {
         let ppm = self.link(from, to).loss_ppm;
         self.rng.chance(ppm)
+    }
+
+    /// When a link of bounded bandwidth has taken up `bytes` more.
+    fn occupy(&mut self, from: NodeId, to: NodeId, bytes: usize, now: u64) -> u64 {
+        let bound = self.link(from, to).bytes_per_second;
+        if bound == 0 {
+            return now;
+        }
+        let took = u128::from(bytes as u64) * 1_000_000_000 / u128::from(bound);
+        let free = self.busy.entry((from, to)).or_insert(0);
+        *free = (*free).max(now).saturating_add(took as u64);
+        *free
+    }
+
+    /// Puts a message that is not lost on its way.
+    pub(super) fn carry(&mut self, id: PipeId, message: &Bytes, now: u64) {
+        let pipe = &self.pipes[&id];
+        let (from, to) = (pipe.from.node, pipe.to.node);
+        let link = self.link(from, to).clone();
+        let mut at = self.occupy(from, to, message.len(), now) + self.draw_delay(from, to);
+        if self.rng.chance(link.resend_ppm) {
+            at += self.rng.between(RESEND.0, RESEND.1);
+            self.counts.resent += 1;
+        }
+        let passes = self.rng.chance(link.reorder_ppm);
+        let twice = self.rng.chance(link.duplicate_ppm);
+        let again = twice.then(|| at + self.draw_delay(from, to));
+        let pipe = self.pipes.get_mut(&id).expect("present");
+        match passes {
+            true => self.counts.reordered += u64::from(pipe.push_past(at, message.clone())),
+            false => pipe.push(at, message.clone()),
+        }
+        if let Some(again) = again {
+            pipe.push_past(again, message.clone());
+            self.counts.duplicated += 1;
+        }
     }
 
     pub(super) fn add_pipes(&mut self, from: Life, to: Life) -> (PipeId, PipeId) {

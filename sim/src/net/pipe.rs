@@ -13,7 +13,8 @@ const WINDOW: usize = 1 << 20;
 
 /// Messages on their way from one life to another.
 ///
-/// - `queue` is sorted by arrival, because each message arrives no earlier than the one before it.
+/// - `queue` is sorted by arrival: each message arrives no earlier than the one before it, but for those that a
+///   link lets past others.
 /// - A broken pipe gives an error at both ends from `broken_at` on; what had not arrived is lost.
 pub(crate) struct Pipe {
     pub(crate) id: PipeId,
@@ -66,6 +67,15 @@ impl Pipe {
         self.last_arrival = self.last_arrival.max(arrival);
         self.bytes += message.len();
         self.queue.push_back((self.last_arrival, message));
+    }
+
+    /// As [`Pipe::push`], but the message may come before others that were sent earlier; whether it does.
+    pub(super) fn push_past(&mut self, arrival: u64, message: Bytes) -> bool {
+        self.bytes += message.len();
+        let behind = self.queue.partition_point(|(at, _)| *at <= arrival);
+        let passes = behind < self.queue.len();
+        self.queue.insert(behind, (arrival, message));
+        passes
     }
 
     pub(super) fn pop(&mut self) -> Option<Bytes> {

@@ -105,13 +105,11 @@ impl SendEnd {
             }
         }
         let (from, to) = (pipe.from.node, pipe.to.node);
-        let delay = state.draw_delay(from, to);
-        let lost = state.links_lose(from, to);
-        let pipe = state.pipes.get_mut(&self.pipe).expect("present");
         let waker = pipe.receiver.take();
+        let lost = state.links_lose(from, to);
         match lost {
             true => state.counts.lost += 1,
-            false => pipe.push(now + delay, message.clone()),
+            false => state.carry(self.pipe, message, now),
         }
         drop(guard);
         if lost {

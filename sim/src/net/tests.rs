@@ -142,7 +142,7 @@ fn a_clog_delays() {
     sim.run_until(async {
         let (mut mine, mut theirs) = pair(&a, &b).await;
         let until = sim.now() + 3000 * MS;
-        sim.link(1, 2, |link| link.clogged_until = until.as_nanos() as u64);
+        sim.clog(1, 2, 3000 * MS);
         mine.send(Bytes::from_static(b"x")).await.unwrap();
         theirs.recv().await.unwrap().unwrap();
         assert!(sim.now() >= until);
@@ -177,6 +177,96 @@ fn a_death_breaks_streams_and_a_cut_hides_it() {
         let (mut mine, mut theirs) = pair(&a, &b).await;
         sim.reset_streams(2, 1);
         assert!(mine.recv().await.is_err() && theirs.recv().await.is_err());
+    })
+    .unwrap();
+}
+
+#[test]
+fn streams_share_the_bandwidth_of_their_link() {
+    let sim = Sim::new(7);
+    let (a, b) = (sim.node(1), sim.node(2));
+    sim.run_until(async {
+        let (mut one, mut one_end) = pair(&a, &b).await;
+        sim.kill(2, CrashMode::Kept);
+        let b = sim.restart(2);
+        assert!(one.recv().await.is_err() && one_end.recv().await.is_err());
+        let (mut one, mut one_end) = pair(&a, &b).await;
+        sim.link(1, 2, |link| link.bytes_per_second = 100_000);
+        let start = sim.now();
+        for _ in 0..5 {
+            one.send(Bytes::from(vec![1; 20_000])).await.unwrap();
+        }
+        one_end
+            .send(Bytes::from_static(b"the other way"))
+            .await
+            .unwrap();
+        one.recv().await.unwrap().unwrap();
+        assert!(sim.now() - start < 100 * MS, "the other way has its own");
+        for _ in 0..5 {
+            one_end.recv().await.unwrap().unwrap();
+        }
+        let took = sim.now() - start;
+        assert!(took >= 1000 * MS && took < 1500 * MS, "{took:?}");
+    })
+    .unwrap();
+}
+
+/// Sends 300 numbers over a link and receives what comes within a simulated minute.
+fn numbers(seed: u64, change: impl Fn(&mut crate::LinkConfig)) -> (Vec<u32>, Sim) {
+    let sim = Sim::new(seed);
+    let (a, b) = (sim.node(1), sim.node(2));
+    let mut got = Vec::new();
+    sim.run_until(async {
+        let (mut mine, mut theirs) = pair(&a, &b).await;
+        sim.link(1, 2, change);
+        for i in 0..300u32 {
+            mine.send(Bytes::copy_from_slice(&i.to_le_bytes()))
+                .await
+                .unwrap();
+        }
+        while let Some(Ok(Some(bytes))) = b.timeout(60_000 * MS, theirs.recv()).await {
+            got.push(u32::from_le_bytes(bytes[..].try_into().unwrap()));
+        }
+    })
+    .unwrap();
+    (got, sim)
+}
+
+#[test]
+fn a_message_sent_again_holds_up_the_others() {
+    let (got, sim) = numbers(8, |link| link.resend_ppm = 50_000);
+    assert_eq!(got, (0..300).collect::<Vec<_>>(), "all, in order");
+    let counts = sim.net_counts();
+    assert!(counts.resent > 3 && counts.broken == 0, "{counts:?}");
+}
+
+#[test]
+fn a_link_may_repeat_and_reorder_when_told_so() {
+    let (got, sim) = numbers(9, |link| link.duplicate_ppm = 100_000);
+    let counts = sim.net_counts();
+    assert!(counts.duplicated > 10, "{counts:?}");
+    assert_eq!(got.len() as u64, 300 + counts.duplicated);
+    let (mut got, sim) = numbers(10, |link| link.reorder_ppm = 100_000);
+    assert!(sim.net_counts().reordered > 5);
+    assert!(!got.is_sorted(), "out of order");
+    got.sort_unstable();
+    assert_eq!(got, (0..300).collect::<Vec<_>>(), "and complete");
+}
+
+#[test]
+fn a_cut_of_one_way_is_mended_like_any() {
+    let sim = Sim::new(11);
+    let (a, b) = (sim.node(1), sim.node(2));
+    sim.run_until(async {
+        sim.all_links(|link| link.survives_cut_ppm = 1_000_000);
+        let (mut mine, mut theirs) = pair(&a, &b).await;
+        sim.cut_one_way(1, 2);
+        mine.send(Bytes::from_static(b"held")).await.unwrap();
+        theirs.send(Bytes::from_static(b"free")).await.unwrap();
+        assert_eq!(mine.recv().await.unwrap().unwrap(), "free");
+        assert!(b.timeout(500 * MS, theirs.recv()).await.is_none());
+        sim.mend(1, 2);
+        assert_eq!(theirs.recv().await.unwrap().unwrap(), "held");
     })
     .unwrap();
 }
