@@ -20,6 +20,7 @@ mod tests;
 mod tree;
 
 use crate::NodeId;
+use crate::chronicle::What;
 use crate::executor::{Life, World};
 use crate::rng::SimRng;
 use crate::trace::{Kind, hash_bytes};
@@ -95,6 +96,11 @@ impl SimDisk {
         }
     }
 
+    /// Notes for people what happens to the disk.
+    fn tell(&self, text: String) {
+        self.world.tell(What::Disk(self.node, text));
+    }
+
     pub(crate) fn start_step(&self) {
         self.state.lock().step_cost = 0;
     }
@@ -168,11 +174,19 @@ impl SimDisk {
                 let _ = effect(state);
             }
             drop(guard);
+            self.tell(format!("crash in {op:?}, operation {n}"));
             self.world.end_life(life);
+            self.world.tell(What::Died(self.node, mode));
             self.crash(mode);
             return Err(dead());
         }
         if let Some(error) = state.faults.of(state.ops, op, &mut state.rng) {
+            let is_sync = matches!(op, Op::Sync | Op::SyncDir);
+            match error {
+                DiskError::Io if is_sync => self.tell("lost pages at a failed sync".to_owned()),
+                DiskError::Io => self.tell(format!("EIO at {op:?}")),
+                DiskError::Full => self.tell(format!("full at {op:?}")),
+            }
             if error == DiskError::Io {
                 lost(state);
             }

@@ -18,6 +18,7 @@ pub(crate) mod tasks;
 pub(crate) mod timers;
 
 use crate::NodeId;
+use crate::chronicle::{Chronicle, What};
 use crate::rng::SimRng;
 use crate::trace::{Kind, Trace};
 use nodes::NodeState;
@@ -41,6 +42,7 @@ pub(crate) struct World {
     pub(crate) queue: Arc<Queue>,
     /// Goes up at every death.
     deaths: watch::Sender<u64>,
+    chronicle: Mutex<Chronicle>,
     /// Told of every death, outside every lock.
     told: OnceLock<Box<dyn Fn(Life) + Send + Sync>>,
 }
@@ -56,6 +58,8 @@ pub(crate) struct Core {
     pub(crate) nodes: BTreeMap<NodeId, NodeState>,
     /// Lives that ended during a poll; their tasks are dropped right after it.
     pub(crate) to_reap: Vec<Life>,
+    /// How often a node looked at its clock during the present turn.
+    pub(crate) looks: u64,
 }
 
 impl World {
@@ -69,12 +73,14 @@ impl World {
             timers: Timers::default(),
             nodes: BTreeMap::new(),
             to_reap: Vec::new(),
+            looks: 0,
         };
         Arc::new(World {
             seed,
             core: Mutex::new(core),
             queue: Arc::new(Queue::default()),
             deaths: watch::Sender::new(0),
+            chronicle: Mutex::default(),
             told: OnceLock::new(),
         })
     }
@@ -95,6 +101,15 @@ impl World {
 
     pub(crate) fn note(&self, kind: Kind, words: &[u64]) {
         self.core.lock().trace.event(kind, words);
+    }
+
+    /// Notes for people what happens now.
+    pub(crate) fn tell(&self, what: What) {
+        self.chronicle.lock().tell(self.now(), what);
+    }
+
+    pub(crate) fn chronicle(&self) -> Chronicle {
+        self.chronicle.lock().clone()
     }
 
     pub(crate) fn is_alive(&self, life: Life) -> bool {

@@ -15,6 +15,7 @@
 //! disturbed from outside only, never by a hook inside it.
 
 pub mod check;
+mod chronicle;
 mod cli;
 mod disk;
 mod executor;
@@ -28,6 +29,7 @@ mod tests;
 mod trace;
 pub mod world;
 
+pub use chronicle::{Chronicle, Happening, Role, What};
 pub use cli::cli;
 pub use disk::{Atlas, CrashMode, DiskControl, DiskError, Op};
 pub use executor::run::{OnPanic, Stuck, panic_text};

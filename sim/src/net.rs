@@ -135,6 +135,8 @@ impl SimNet {
             change(&mut link);
             let healed = !was && link.is_open(now);
             let survival = link.survives_cut_ppm;
+            let told = link.told(state.link(from, to), (from, to), now);
+            told.into_iter().for_each(|what| self.world.tell(what));
             state.links.insert((from, to), link);
             for (id, pipe) in &mut state.pipes {
                 if (pipe.from.node, pipe.to.node) != (from, to) {

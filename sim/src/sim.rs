@@ -1,6 +1,7 @@
 //! Room `sim`: the simulation as its user holds it: nodes, faults, time.
 
 use crate::NodeId;
+use crate::chronicle::{Chronicle, What};
 use crate::disk::{CrashMode, DiskControl, LifeDisk, SimDisk};
 use crate::executor::clock::SimClock;
 use crate::executor::run::{Limits, OnPanic, Stuck, run};
@@ -133,6 +134,16 @@ impl Control {
         self.0.world.note(crate::trace::Kind::Note, words);
     }
 
+    /// Notes something for those who look at the run later; of no effect on it.
+    pub fn tell(&self, what: What) {
+        self.0.world.tell(what);
+    }
+
+    /// What happened so far: lives, faults, roles, and what was told.
+    pub fn chronicle(&self) -> Chronicle {
+        self.0.world.chronicle()
+    }
+
     /// A stream of random numbers for `purpose`, of no effect on any other.
     pub fn rng(&self, purpose: &str) -> SimRng {
         SimRng::fork(self.0.world.seed, purpose, 0)
@@ -169,6 +180,7 @@ impl Control {
         let shared = &self.0;
         let world = shared.world.clone();
         let life = world.begin_life(id);
+        world.tell(What::Began(id, life.number));
         let disk = self.sim_disk(id);
         let rng = SimRng::fork(world.seed, "env", id.0 << 32 | life.number);
         let env = Env {
@@ -216,6 +228,7 @@ impl Control {
             return;
         };
         if self.0.world.end_life(life) {
+            self.0.world.tell(What::Died(id, mode));
             self.sim_disk(id).crash(mode);
             self.0.world.reap();
         }
@@ -247,33 +260,46 @@ impl Control {
 
     /// Stops a node's tasks without killing it; its disk and its peers see a process that does nothing.
     pub fn pause(&self, id: impl Into<NodeId>) {
-        self.0.world.pause(id.into());
+        let id = id.into();
+        self.0.world.pause(id);
+        self.tell(What::Paused(id));
     }
 
     /// Ends a pause.
     pub fn resume(&self, id: impl Into<NodeId>) {
-        self.0.world.resume(id.into());
+        let id = id.into();
+        if self.0.world.resume(id) {
+            self.tell(What::Resumed(id));
+        }
     }
 
     /// Lets a node's monotonic clock gain `ppb` nanoseconds per second (negative: lose).
     pub fn drift(&self, id: impl Into<NodeId>, ppb: i64) {
+        let id = id.into();
         self.0
             .world
-            .change_time(id.into(), |time, now| time.set_drift(now, ppb));
+            .change_time(id, |time, now| time.set_drift(now, ppb));
+        if ppb != 0 {
+            self.tell(What::Clock(id, format!("drift of {ppb} ns per second")));
+        }
     }
 
     /// Moves a node's monotonic clock forward at once.
     pub fn jump(&self, id: impl Into<NodeId>, forward: Duration) {
+        let id = id.into();
         self.0
             .world
-            .change_time(id.into(), |time, now| time.jump(now, nanos(forward)));
+            .change_time(id, |time, now| time.jump(now, nanos(forward)));
+        self.tell(What::Clock(id, format!("jump forward by {forward:?}")));
     }
 
     /// Moves a node's wall clock, either way; kept over restarts.
     pub fn jump_wall(&self, id: impl Into<NodeId>, ms: i64) {
+        let id = id.into();
         self.0
             .world
-            .change_time(id.into(), |time, _| time.wall_offset_ms += ms);
+            .change_time(id, |time, _| time.wall_offset_ms += ms);
+        self.tell(What::Clock(id, format!("jump of wall time by {ms} ms")));
     }
 
     /// The node's disk, for faults and looks.
@@ -336,6 +362,7 @@ impl Control {
     /// Breaks every stream between two nodes.
     pub fn reset_streams(&self, a: impl Into<NodeId>, b: impl Into<NodeId>) {
         let (a, b) = (a.into(), b.into());
+        self.tell(What::Reset(a, b));
         self.0.net.break_where(
             |p| {
                 let ends = (p.from.node, p.to.node);

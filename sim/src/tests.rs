@@ -1,7 +1,7 @@
 //! Room `sim`: tests of the executor: repeatable runs, choice by seed, lives, pauses, clocks, lanes, and runs
 //! that cannot go on.
 
-use crate::{CrashMode, OnPanic, Sim, Stuck};
+use crate::{CrashMode, Happening, OnPanic, Sim, Stuck, What};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -255,6 +255,34 @@ fn runs_that_cannot_go_on() {
         matches!(&stuck, Stuck::BusyLoop(task, _) if task == "node 1 spinner"),
         "{stuck}"
     );
+
+    let mut sim = Sim::new(6);
+    sim.limit(Duration::from_secs(1));
+    let env = sim.node(1);
+    let here = env.clone();
+    env.spawn("crawler", async move {
+        loop {
+            here.sleep(Duration::from_nanos(1)).await;
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
+        }
+    });
+    let stuck = sim.run_until(std::future::pending::<()>()).unwrap_err();
+    assert!(
+        matches!(&stuck, Stuck::BusyLoop(task, _) if task == "node 1 crawler"),
+        "{stuck}"
+    );
+
+    let sim = Sim::new(6);
+    let env = sim.node(1);
+    let here = env.clone();
+    env.spawn("starer", async move {
+        let start = here.now();
+        while here.now() == start {}
+    });
+    let run = std::panic::AssertUnwindSafe(|| sim.run_for(MS));
+    let panic = std::panic::catch_unwind(run).unwrap_err();
+    assert!(crate::panic_text(&*panic).starts_with("busy loop: node 1"));
 }
 
 #[test]
@@ -292,4 +320,47 @@ fn openrafts_runtime_suite_holds_on_the_executor() {
     });
     tenon_raft::runtime_suite(&env, drive);
     assert!(sim.trace().events() > 100);
+}
+
+#[test]
+fn the_chronicle_tells_and_counts_faults() {
+    let sim = Sim::new(11);
+    sim.node(1);
+    sim.node(2);
+    sim.cut_one_way(1, 2);
+    sim.mend(1, 2);
+    sim.mend(1, 2);
+    sim.clog(2, 1, MS);
+    sim.link(1, 2, |link| link.loss_ppm = 7);
+    sim.reset_streams(1, 2);
+    sim.pause(1);
+    sim.resume(1);
+    sim.resume(1);
+    sim.drift(1, 5);
+    sim.jump(1, MS);
+    sim.disk(1).capacity(Some(0));
+    sim.disk(1).heal();
+    sim.disk(1).heal();
+    let trace = sim.trace();
+    sim.tell(What::Note(None, "a word".to_owned()));
+    assert_eq!(trace, sim.trace(), "words have no effect");
+    sim.kill(1, CrashMode::Lost);
+    let chronicle = sim.chronicle();
+    let counts: Vec<(&str, u64)> = chronicle.counts().into_iter().collect();
+    assert_eq!(
+        counts,
+        [
+            ("bad link", 1),
+            ("clock jump", 1),
+            ("clog", 1),
+            ("cut", 1),
+            ("drift", 1),
+            ("full disk", 1),
+            ("pause", 1),
+            ("power cut", 1),
+            ("stream reset", 1),
+        ]
+    );
+    let mended = |h: &&Happening| matches!(h.what, What::Mended(..) | What::Resumed(_));
+    assert_eq!(chronicle.happenings().iter().filter(mended).count(), 2);
 }

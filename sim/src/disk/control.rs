@@ -73,6 +73,10 @@ impl DiskControl {
     /// Bounds the disk to so many bytes (in pages of 4 KiB), or lifts the bound.
     pub fn capacity(&self, bytes: Option<u64>) {
         self.0.state.lock().faults.capacity_pages = bytes.map(|b| b / content::PAGE);
+        self.0.tell(match bytes {
+            Some(bytes) => format!("full at {bytes} bytes"),
+            None => "room again".to_owned(),
+        });
     }
 
     /// Bytes in use, in whole pages, reserved room included.
@@ -90,17 +94,26 @@ impl DiskControl {
     /// Sets the speed: 100 is usual, 1000 ten times as slow.
     pub fn slow(&self, percent: u64) {
         self.0.state.lock().faults.slow_percent = percent;
+        if percent > 100 {
+            self.0.tell(format!("slow: {percent} % of its usual times"));
+        }
     }
 
     /// Lets every sync claim success and do nothing: a disk on which no promise can be kept, to prove that a
     /// test would notice.
     pub fn lie(&self, lies: bool) {
         self.0.state.lock().faults.lies = lies;
+        if lies {
+            self.0.tell("lies: syncs do nothing".to_owned());
+        }
     }
 
     /// Disarms every fault: crash, errors, capacity, slowness.
     pub fn heal(&self) {
-        self.0.state.lock().faults = super::Faults::default();
+        let before = std::mem::take(&mut self.0.state.lock().faults);
+        if before != super::Faults::default() {
+            self.0.tell("whole again".to_owned());
+        }
     }
 
     /// Names, lengths and whether they are folders, as the node would see them now.
@@ -124,6 +137,10 @@ impl DiskControl {
         let ino = state.tree.find(path)?.ok_or(io::ErrorKind::NotFound)?;
         let rotted = state.tree.file(ino)?.rot(at, bit);
         state.damaged += u64::from(rotted);
+        if rotted {
+            self.0
+                .tell(format!("rot of {} at byte {at}", path.display()));
+        }
         Ok(rotted)
     }
 }

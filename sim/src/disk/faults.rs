@@ -48,7 +48,7 @@ pub enum Op {
 }
 
 /// Faults that are armed, and the disk's speed.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Faults {
     pub(super) crash_at: Option<(u64, CrashMode)>,
     pub(super) fail_at: BTreeMap<u64, DiskError>,

@@ -83,6 +83,8 @@ impl File for SimFile {
                     let wrong = wrong_place(file.len(), offset, &mut state.rng);
                     file.write_astray(data, offset, wrong);
                     state.damaged += 1;
+                    self.disk
+                        .tell(format!("misdirected write, {offset} to {wrong}"));
                 }
                 false => state.tree.file(self.ino)?.write(data, offset),
             }

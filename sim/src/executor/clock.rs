@@ -83,6 +83,9 @@ impl NodeTime {
     }
 }
 
+/// Whoever looks at a clock so often within one turn waits for it to move, which it never does during a turn.
+const LOOKS_MAX: u64 = 5_000_000;
+
 /// The clocks of one node's life.
 pub(crate) struct SimClock {
     pub(crate) world: Arc<World>,
@@ -91,7 +94,13 @@ pub(crate) struct SimClock {
 
 impl SimClock {
     fn read<T>(&self, f: impl FnOnce(&NodeTime, u64) -> T) -> T {
-        let core = self.world.core.lock();
+        let mut core = self.world.core.lock();
+        core.looks += 1;
+        assert!(
+            core.looks < LOOKS_MAX,
+            "busy loop: {} looked at its clock {LOOKS_MAX} times in one turn",
+            self.life.node
+        );
         f(&core.nodes[&self.life.node].time, core.now)
     }
 }

@@ -121,14 +121,15 @@ impl World {
         }
     }
 
-    pub(crate) fn resume(&self, node: NodeId) {
+    /// Whether it was paused.
+    pub(crate) fn resume(&self, node: NodeId) -> bool {
         let mut core = self.core.lock();
         let now = core.now;
         core.trace.event(Kind::Pause, &[node.0, 0, now]);
         let Some(state) = core.nodes.get_mut(&node) else {
-            return;
+            return false;
         };
-        state.paused = false;
+        let was = std::mem::take(&mut state.paused);
         let tasks = std::mem::take(&mut state.parked_tasks);
         let actions = std::mem::take(&mut state.parked_actions);
         let life = Life {
@@ -141,6 +142,7 @@ impl World {
         }
         drop(core);
         tasks.into_iter().for_each(|id| self.queue.push(id));
+        was
     }
 
     /// Changes a node's clocks and has its sleepers count anew.

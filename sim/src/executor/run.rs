@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 pub enum Stuck {
     /// Nothing can run and no timer is left, but the awaited future is not done. Names the tasks that wait.
     Deadlock(Vec<String>),
-    /// Tasks ran over and over without time moving. Names the task that ran most and how often.
+    /// Tasks ran over and over while time hardly moved. Names the task that ran most, and the number of turns.
     BusyLoop(String, u64),
     /// The run took longer than its limit, in nanoseconds of the simulated world.
     TimeLimit(u64),
@@ -35,7 +35,7 @@ impl std::fmt::Display for Stuck {
             Stuck::BusyLoop(task, polls) => {
                 write!(
                     f,
-                    "busy loop: {polls} turns without time moving, most by {task}"
+                    "busy loop: {polls} turns while time hardly moved, most by {task}"
                 )
             }
             Stuck::TimeLimit(ns) => write!(f, "not done after {ns} simulated nanoseconds"),
@@ -60,13 +60,17 @@ pub enum OnPanic {
 pub(crate) struct Limits {
     /// Simulated nanoseconds.
     pub(crate) time: u64,
-    /// Turns without time moving.
+    /// Turns within `CRAWL` nanoseconds.
     pub(crate) turns: u64,
     pub(crate) on_panic: OnPanic,
 }
 
+/// A loop that lets time move by less than this, in nanoseconds, is busy all the same.
+const CRAWL: u64 = 100_000;
+
 #[derive(Default)]
 struct Turns {
+    since: u64,
     since_move: u64,
     by_task: BTreeMap<TaskId, u64>,
 }
@@ -90,9 +94,8 @@ pub(crate) fn run<F: Future>(
             match moved {
                 Some(at) if at > end => return Err(Stuck::TimeLimit(limits.time)),
                 Some(_) => {
-                    if world.fire() {
-                        turns = Turns::default();
-                    }
+                    world.fire();
+                    turns.moved(world.now());
                     continue;
                 }
                 None => return Err(Stuck::Deadlock(world.waiting())),
@@ -116,6 +119,15 @@ pub(crate) fn run<F: Future>(
 }
 
 impl Turns {
+    fn moved(&mut self, now: u64) {
+        if now.saturating_sub(self.since) >= CRAWL {
+            *self = Turns {
+                since: now,
+                ..Turns::default()
+            };
+        }
+    }
+
     fn count(&mut self, world: &World, limits: Limits, id: TaskId) -> Result<(), Stuck> {
         self.since_move += 1;
         if self.since_move <= limits.turns / 2 {
@@ -135,13 +147,12 @@ impl Turns {
 }
 
 impl World {
-    /// Fires the next timer, moving time to it. Whether time moved.
-    fn fire(&self) -> bool {
+    /// Fires the next timer, moving time to it.
+    fn fire(&self) {
         let mut core = self.core.lock();
         let Some((key, timer)) = core.timers.pop() else {
-            return false;
+            return;
         };
-        let moved = key.at > core.now;
         core.now = core.now.max(key.at);
         match timer {
             Timer::Wake(waker) => {
@@ -163,7 +174,6 @@ impl World {
                 }
             }
         }
-        moved
     }
 
     /// One turn of a task.
@@ -189,6 +199,7 @@ impl World {
             return;
         };
         core.trace.event(Kind::Poll, &[id.0]);
+        core.looks = 0;
         drop(core);
         let mut done = true;
         self.guard_dead(life, on_panic, || {

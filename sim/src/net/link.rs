@@ -3,6 +3,7 @@
 use super::NetState;
 use super::pipe::{Pipe, PipeId};
 use crate::NodeId;
+use crate::chronicle::What;
 use crate::executor::Life;
 use crate::rng::SimRng;
 use bytes::Bytes;
@@ -80,6 +81,53 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
+    /// What to say of a change from `before` to this.
+    pub(super) fn told(
+        &self,
+        before: &LinkConfig,
+        (from, to): (NodeId, NodeId),
+        now: u64,
+    ) -> Vec<What> {
+        let mut told = Vec::new();
+        match (before.cut, self.cut) {
+            (false, true) => told.push(What::Cut(from, to)),
+            (true, false) => told.push(What::Mended(from, to)),
+            _ => {}
+        }
+        if self.clogged_until > before.clogged_until.max(now) {
+            told.push(What::Clogged(from, to, self.clogged_until - now));
+        }
+        let quality = |link: &LinkConfig| LinkConfig {
+            cut: false,
+            clogged_until: 0,
+            ..link.clone()
+        };
+        let (was, is) = (quality(before), quality(self));
+        if was != is && is != LinkConfig::default() {
+            told.push(What::Link(from, to, self.describe()));
+        }
+        told
+    }
+
+    fn describe(&self) -> String {
+        let d = &self.delay;
+        let mut text = format!("delay {}–{} µs", d.min / 1_000, d.max / 1_000);
+        for (what, n) in [
+            ("lost", self.loss_ppm),
+            ("sent again", self.resend_ppm),
+            ("twice", self.duplicate_ppm),
+            ("out of order", self.reorder_ppm),
+        ] {
+            if n > 0 {
+                text.push_str(&format!(", {n} ppm {what}"));
+            }
+        }
+        if self.bytes_per_second > 0 {
+            text.push_str(&format!(", {} bytes/s", self.bytes_per_second));
+        }
+        text
+    }
+
     /// Whether something passes at `now`.
     pub(crate) fn is_open(&self, now: u64) -> bool {
         !self.cut && self.clogged_until <= now
