@@ -79,7 +79,15 @@ impl Member {
             .await
             .map_err(|e| StartError::Storage(e.to_string()))?;
         let (stopping, stop) = watch::channel(false);
-        let context = Context::new(env.clone(), raft.clone(), config, member, cluster, stop);
+        let context = Context::new(
+            env.clone(),
+            raft.clone(),
+            wal.clone(),
+            config,
+            member,
+            cluster,
+            stop,
+        );
         let (published_tx, published) = watch::channel(false);
         let running = Member {
             env: env.clone(),
@@ -124,6 +132,11 @@ impl Member {
     /// What clients are answered by.
     pub fn services(&self) -> &Services {
         &self.services
+    }
+
+    /// The same, to be put behind a host's door.
+    pub fn services_shared(&self) -> Arc<Services> {
+        self.services.clone()
     }
 
     /// The log, for its metrics.

@@ -11,6 +11,7 @@ pub mod kv;
 pub mod leadership;
 pub mod lease;
 pub mod maintenance;
+pub mod method;
 pub mod quota;
 pub mod stream;
 pub mod watch;

@@ -13,6 +13,7 @@ use tenon_proto::etcdserverpb::ResponseHeader;
 use tenon_proto::ids::{ClusterId, MemberId};
 use tenon_raft::{ProposeError, RaftHandle, RaftStatus, ReadError, Reason};
 use tenon_storage::Store;
+use tenon_storage::wal::Wal;
 
 /// Committed entries that may wait for their apply before new commands are refused.
 const UNAPPLIED_MAX: u64 = 5000;
@@ -50,6 +51,7 @@ pub struct Counters {
 struct Shared {
     env: Env,
     raft: RaftHandle,
+    wal: Wal,
     store: Store,
     status: watch::Receiver<RaftStatus>,
     config: MemberConfig,
@@ -70,6 +72,7 @@ impl Context {
     pub fn new(
         env: Env,
         raft: RaftHandle,
+        wal: Wal,
         config: MemberConfig,
         member: MemberId,
         cluster: ClusterId,
@@ -80,6 +83,7 @@ impl Context {
         let shared = Shared {
             env,
             raft,
+            wal,
             store,
             status,
             config,
@@ -101,6 +105,11 @@ impl Context {
     /// The member's raft.
     pub fn raft(&self) -> &RaftHandle {
         &self.shared.raft
+    }
+
+    /// The member's log, for its metrics.
+    pub fn wal(&self) -> &Wal {
+        &self.shared.wal
     }
 
     /// The member's state.

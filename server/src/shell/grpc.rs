@@ -8,10 +8,10 @@ mod health;
 mod kv;
 mod lease;
 mod maintenance;
-pub mod method;
 mod requests;
 mod watch;
 
+use crate::service::method::Method;
 use auth::AuthRpc;
 use cluster::ClusterRpc;
 use gate::Gate;
@@ -20,7 +20,6 @@ use hyper::body::Incoming;
 use kv::KvRpc;
 use lease::LeaseRpc;
 use maintenance::MaintenanceRpc;
-use method::Method;
 use std::sync::Arc;
 use tenon_proto::code::Code;
 use tenon_proto::etcdserverpb::auth_server::AuthServer;
@@ -80,10 +79,9 @@ pub struct Rpc {
 }
 
 impl Rpc {
-    /// The services behind `gate`.
-    pub fn new(gate: Gate) -> Rpc {
-        let request_max = gate.services.context.config().max_request_bytes;
-        let max = request_max.saturating_add(RECEIVE_MARGIN);
+    /// The services behind `gate`, which take requests up to `request_bytes_max`.
+    pub fn new(gate: Gate, request_bytes_max: usize) -> Rpc {
+        let max = request_bytes_max.saturating_add(RECEIVE_MARGIN);
         macro_rules! server {
             ($server:ident, $adapter:ident) => {
                 $server::new($adapter(gate.clone()))

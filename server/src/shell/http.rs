@@ -6,7 +6,7 @@ mod info;
 mod peer;
 mod text;
 
-use crate::service::Services;
+use crate::host::door::Door;
 use crate::shell::metrics::grpc::GrpcMetrics;
 use axum::Router;
 use axum::body::Body;
@@ -40,12 +40,10 @@ pub struct HealthCounts {
 
 /// Shared by all handlers.
 pub struct Shared {
-    /// The member's services.
-    pub services: Services,
+    /// Who answers.
+    pub door: Door,
     /// Counts of gRPC calls.
     pub grpc: Arc<GrpcMetrics>,
-    /// The log, for its metrics.
-    pub wal: tenon_storage::wal::Wal,
     /// Counts of health checks.
     pub health: HealthCounts,
     /// Command line, for `/debug/vars`.

@@ -15,6 +15,7 @@ use super::listen::{Listener, ServeOptions};
 use super::metrics::grpc::GrpcMetrics;
 use super::peer::{PeerLimits, PeerListener, PeerNet};
 use super::{log, notify, running};
+use crate::host::door::{Backend, Door};
 use crate::member::Member;
 use crate::member::data_dir::{StartError, is_fresh};
 use axum::response::IntoResponse;
@@ -204,7 +205,8 @@ async fn serve(mut config: Config, args: &[String]) -> Result<(), String> {
         }
         Err(error) => return Err(error.to_string()),
     };
-    let serving = Serving::start(&config, args, &member, listeners);
+    let door = Door::new(&env, Backend::Member(member.services_shared()));
+    let serving = Serving::start(&config, args, door, listeners);
     let ended = signals.wait_while(run(&serving, &member)).await;
     let result = match ended {
         Ended::Signal(name) => {
@@ -264,19 +266,20 @@ struct Serving {
 
 impl Serving {
     /// Serves peers and metrics at once, clients when told so.
-    fn start(config: &Config, args: &[String], member: &Member, listeners: Listeners) -> Serving {
-        let services = member.services().clone();
+    fn start(config: &Config, args: &[String], door: Door, listeners: Listeners) -> Serving {
         let grpc = Arc::new(GrpcMetrics::new(config.extensive_metrics));
         let shared = Arc::new(Shared {
-            services: services.clone(),
+            door: door.clone(),
             grpc: grpc.clone(),
-            wal: member.wal().clone(),
             health: HealthCounts::default(),
             command_line: args.to_vec(),
             cors: config.cors.clone(),
             hosts: config.host_whitelist.clone(),
         });
-        let rpc = Rpc::new(Gate::new(services, grpc, config.warn_unary));
+        let rpc = Rpc::new(
+            Gate::new(door, grpc, config.warn_unary),
+            config.member.max_request_bytes,
+        );
         let http = |surface| Http::new(shared.clone(), surface);
         let _ = listeners.peer_http.set(http(Surface::Peer));
         let split = !listeners.http.is_empty();

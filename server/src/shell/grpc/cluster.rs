@@ -2,8 +2,8 @@
 //! the service of that name.
 
 use super::gate::Gate;
-use super::method::Method;
 use crate::service::Services;
+use crate::service::method::Method;
 use std::sync::Arc;
 use tenon_proto::etcdserverpb as pb;
 use tenon_proto::etcdserverpb::cluster_server::Cluster;

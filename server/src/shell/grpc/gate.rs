@@ -1,13 +1,17 @@
-//! Room `server/shell`: what every gRPC call passes: counts, the caller's metadata, the rules of `hasleader`
-//! and of learners, the log line of a slow call, the mapping of errors.
+//! Room `server/shell`: what every gRPC call passes: counts, the caller's metadata, the host's door with its rules,
+//! the log line of a slow call, the mapping of errors.
 
 #![allow(
     clippy::disallowed_methods,
     reason = "the shell measures how long calls take"
 )]
 
-use super::method::Method;
+use super::requests;
+use crate::host::door::{Door, Visit};
+use crate::host::remote::CallInfo;
 use crate::service::Services;
+use crate::service::method::Method;
+use crate::service::watch::NeedsLeader;
 use crate::shell::metrics::grpc::GrpcMetrics;
 use prost::Message;
 use std::future::Future;
@@ -23,8 +27,8 @@ use tonic::{Request, Response, Status};
 /// Shared by all adapters.
 #[derive(Clone)]
 pub struct Gate {
-    /// The services behind it.
-    pub services: Arc<Services>,
+    /// Who answers.
+    pub door: Door,
     /// Counts of calls.
     pub metrics: Arc<GrpcMetrics>,
     warn_after: Duration,
@@ -66,10 +70,10 @@ impl Drop for Running {
 }
 
 impl Gate {
-    /// A gate before these services; calls slower than `warn_after` are logged.
-    pub fn new(services: Services, metrics: Arc<GrpcMetrics>, warn_after: Duration) -> Gate {
+    /// A gate before this door; calls slower than `warn_after` are logged.
+    pub fn new(door: Door, metrics: Arc<GrpcMetrics>, warn_after: Duration) -> Gate {
         Gate {
-            services: Arc::new(services),
+            door,
             metrics,
             warn_after,
         }
@@ -80,7 +84,7 @@ impl Gate {
         &self,
         method: Method,
         metadata: &MetadataMap,
-    ) -> Result<(Running, Caller), Status> {
+    ) -> Result<(Running, Visit), Status> {
         let started = self.metrics.is_extensive().then(Instant::now);
         self.metrics.started(method);
         let metrics = self.metrics.clone();
@@ -91,7 +95,7 @@ impl Gate {
             started,
         };
         match self.admit(method, metadata) {
-            Ok(caller) => Ok((running, caller)),
+            Ok(visit) => Ok((running, visit)),
             Err(error) => {
                 running.end(error.code());
                 Err(error.into())
@@ -99,17 +103,15 @@ impl Gate {
         }
     }
 
-    fn admit(&self, method: Method, metadata: &MetadataMap) -> Result<Caller, Error> {
-        let mut caller = Caller::default();
+    fn admit(&self, method: Method, metadata: &MetadataMap) -> Result<Visit, Error> {
+        let (mut caller, mut info) = (Caller::default(), CallInfo::default());
         // Most calls carry none of ours, so that one look at the few keys is enough.
         for entry in metadata.iter() {
             let tonic::metadata::KeyAndValueRef::Ascii(key, value) = entry else {
                 continue;
             };
             match key.as_str() {
-                "hasleader" if value == "true" && !self.services.context.has_leader() => {
-                    return Err(Error::NoLeader);
-                }
+                "hasleader" if value == "true" => info.needs_leader = NeedsLeader::Yes,
                 "client-api-version" if std::str::from_utf8(value.as_bytes()).is_err() => {
                     return Err(Error::InvalidClientAPIVersion);
                 }
@@ -119,13 +121,11 @@ impl Gate {
                     let bare = |t: &str| t.strip_prefix("Bearer ").unwrap_or(t).to_owned();
                     caller.token = token.as_deref().map(bare);
                 }
+                requests::HOPS => info.hops = hops(value),
                 _ => {}
             }
         }
-        if self.services.context.is_learner() && !method.on_learner() && method != Method::KvRange {
-            return Err(Error::NotSupportedForLearner);
-        }
-        Ok(caller)
+        self.door.admit(method, caller, info)
     }
 
     /// A call with one request and one answer.
@@ -133,18 +133,18 @@ impl Gate {
         &self,
         method: Method,
         request: Request<Q>,
-        call: impl FnOnce(Arc<Services>, Caller, Q) -> F,
+        here: impl Fn(Arc<Services>, Caller, Q) -> F,
     ) -> Result<Response<R>, Status>
     where
-        Q: Message,
-        R: Message,
+        Q: Message + Clone + 'static,
+        R: Message + Default,
         F: Future<Output = Result<R, Error>>,
     {
-        let (running, caller) = self.begin(method, request.metadata())?;
+        let (running, visit) = self.begin(method, request.metadata())?;
         let began = Instant::now();
         let request = request.into_inner();
         self.metrics.received(request.encoded_len());
-        let outcome = call(self.services.clone(), caller, request).await;
+        let outcome = self.door.unary(visit, method, request, here).await;
         let took = began.elapsed();
         if took > self.warn_after && !self.warn_after.is_zero() {
             let (service, name, _) = method.row();
@@ -163,6 +163,12 @@ impl Gate {
             }
         }
     }
+}
+
+/// Doors the call has passed; one that cannot be read has passed too many.
+fn hops(value: &tonic::metadata::AsciiMetadataValue) -> u8 {
+    let number = value.to_str().ok().and_then(|text| text.parse().ok());
+    number.unwrap_or(u8::MAX)
 }
 
 fn text(value: &tonic::metadata::AsciiMetadataValue) -> Option<String> {

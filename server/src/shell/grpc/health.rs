@@ -2,7 +2,7 @@
 //! empty name.
 
 use super::gate::Gate;
-use super::method::Method;
+use crate::service::method::Method;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tenon_proto::code::Code;

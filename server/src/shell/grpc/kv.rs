@@ -3,8 +3,8 @@
 
 use super::answers::Answers;
 use super::gate::Gate;
-use super::method::Method;
 use crate::service::Services;
+use crate::service::method::Method;
 use std::sync::Arc;
 use tenon_env::sync::mpsc;
 use tenon_proto::etcdserverpb as pb;
@@ -68,13 +68,13 @@ impl Kv for KvRpc {
         &self,
         request: Request<pb::RangeRequest>,
     ) -> Result<Response<Self::RangeStreamStream>, Status> {
-        let (running, caller) = self.0.begin(Method::KvRangeStream, request.metadata())?;
+        let (running, visit) = self.0.begin(Method::KvRangeStream, request.metadata())?;
         let (out, answers) = mpsc::channel(4);
-        let kv = self.0.services.kv.clone();
+        let kv = visit.member()?.kv.clone();
         let request = request.into_inner();
-        let env = self.0.services.context.env();
+        let env = self.0.door.env();
         env.spawn("range-stream", async move {
-            kv.range_stream(&caller, request, out).await
+            kv.range_stream(&visit.caller, request, out).await
         });
         Ok(Response::new(Answers::new(answers, Arc::new(running))))
     }

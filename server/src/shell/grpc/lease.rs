@@ -3,9 +3,9 @@
 
 use super::answers::Answers;
 use super::gate::Gate;
-use super::method::Method;
 use super::requests;
 use crate::service::Services;
+use crate::service::method::Method;
 use std::sync::Arc;
 use tenon_env::sync::mpsc;
 use tenon_proto::etcdserverpb as pb;
@@ -68,19 +68,18 @@ impl Lease for LeaseRpc {
         &self,
         request: Request<Streaming<pb::LeaseKeepAliveRequest>>,
     ) -> Result<Response<Self::LeaseKeepAliveStream>, Status> {
-        let (running, caller) = self
+        let (running, visit) = self
             .0
             .begin(Method::LeaseLeaseKeepAlive, request.metadata())?;
-        let needs_leader = requests::needs_leader(request.metadata());
         let running = Arc::new(running);
         let (requests, pump) = requests::beside(request.into_inner(), running.clone());
         let (out, answers) = mpsc::channel(AHEAD);
-        let lease = self.0.services.lease.clone();
+        let lease = visit.member()?.lease.clone();
         let service = async move {
             tokio::select! {
                 biased;
                 () = pump => {}
-                () = lease.keep_alive(&caller, needs_leader, requests, out) => {}
+                () = lease.keep_alive(&visit.caller, visit.info.needs_leader, requests, out) => {}
             }
         };
         Ok(Response::new(Answers::of(service, answers, running)))

@@ -2,13 +2,13 @@
 //! channel that a service takes.
 
 use super::gate::{Gate, Running};
-use crate::service::watch::NeedsLeader;
 use prost::Message;
 use std::sync::Arc;
 use tenon_env::sync::mpsc;
 use tonic::Streaming;
-use tonic::metadata::MetadataMap;
 
+/// Metadata with the number of doors a call has passed.
+pub const HOPS: &str = "tenon-hops";
 /// Requests read ahead of the service.
 const AHEAD: usize = 64;
 
@@ -18,10 +18,7 @@ where
     Q: Message + Default + 'static,
 {
     let (to, requests) = mpsc::channel(AHEAD);
-    gate.services
-        .context
-        .env()
-        .spawn("requests", pump(from, to, running));
+    gate.door.env().spawn("requests", pump(from, to, running));
     requests
 }
 
@@ -58,13 +55,5 @@ where
         if to.send(request).await.is_err() {
             return;
         }
-    }
-}
-
-/// Whether the client asked for a member with a leader.
-pub fn needs_leader(metadata: &MetadataMap) -> NeedsLeader {
-    match metadata.get("hasleader") {
-        Some(value) if value == "true" => NeedsLeader::Yes,
-        _ => NeedsLeader::No,
     }
 }

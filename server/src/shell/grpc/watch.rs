@@ -2,8 +2,8 @@
 
 use super::answers::Answers;
 use super::gate::Gate;
-use super::method::Method;
 use super::requests;
+use crate::service::method::Method;
 use std::sync::Arc;
 use tenon_env::sync::mpsc;
 use tenon_proto::etcdserverpb as pb;
@@ -24,13 +24,16 @@ impl Watch for WatchRpc {
         &self,
         request: Request<Streaming<pb::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let (running, caller) = self.0.begin(Method::WatchWatch, request.metadata())?;
-        let needs_leader = requests::needs_leader(request.metadata());
+        let (running, visit) = self.0.begin(Method::WatchWatch, request.metadata())?;
         let running = Arc::new(running);
         let requests = requests::read(&self.0, request.into_inner(), running.clone());
         let (out, answers) = mpsc::channel(AHEAD);
-        let watch = self.0.services.watch.clone();
-        let service = async move { watch.serve(caller, needs_leader, requests, out).await };
+        let watch = visit.member()?.watch.clone();
+        let service = async move {
+            watch
+                .serve(visit.caller, visit.info.needs_leader, requests, out)
+                .await
+        };
         Ok(Response::new(Answers::of(service, answers, running)))
     }
 }

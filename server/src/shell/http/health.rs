@@ -19,12 +19,7 @@ pub(super) async fn health(
     let serializable = query(&uri, "serializable").next() == Some("true");
     let excluded: BTreeSet<String> = query(&uri, "exclude").map(str::to_owned).collect();
     let plain = "text/plain; charset=utf-8";
-    match shared
-        .services
-        .health
-        .overall(serializable, &excluded)
-        .await
-    {
+    match shared.door.overall(serializable, &excluded).await {
         Ok(()) => {
             shared.health.success.fetch_add(1, Ordering::Relaxed);
             text::answer(
@@ -97,7 +92,7 @@ async fn run(shared: &Shared, checks: &[Check], method: &Method, uri: &Uri) -> R
     }
     let (mut lines, mut failed) = (String::new(), false);
     for check in checks {
-        match shared.services.health.check(*check).await {
+        match shared.door.check(*check).await {
             Ok(()) => lines += &format!("[+]{} ok\n", check.name()),
             Err(reason) => {
                 failed = true;

@@ -1,6 +1,7 @@
 //! Room `server/shell`: `/version`, `/metrics` and `/debug/vars`.
 
 use super::{State, refused_unless_get, text};
+use crate::host::door::Backend;
 use crate::shell::metrics::{member, process, text as page, wal};
 use crate::version::{CLUSTER_VERSION, ETCD_VERSION};
 use axum::body::Body;
@@ -20,8 +21,11 @@ pub(super) async fn version(method: Method) -> Response<Body> {
 
 pub(super) async fn metrics(axum::extract::State(shared): State) -> Response<Body> {
     let mut out = page::Page::default();
-    member::write(&mut out, &shared.services, &shared.health);
-    wal::write(&mut out, &shared.wal);
+    if let Backend::Member(services) = shared.door.enter().backend() {
+        member::write(&mut out, services);
+        wal::write(&mut out, services.context.wal());
+    }
+    member::health(&mut out, &shared.health);
     shared.grpc.write(&mut out);
     process::write(&mut out);
     text::answer(StatusCode::OK, page::CONTENT_TYPE, out.finish())
@@ -31,28 +35,30 @@ pub(super) async fn vars(axum::extract::State(shared): State, method: Method) ->
     if let Some(refused) = refused_unless_get(&method) {
         return refused;
     }
-    let status = shared.services.context.status();
+    let mut vars = json!({ "cmdline": shared.command_line, "memstats": {} });
+    if let Backend::Member(services) = shared.door.enter().backend() {
+        vars["raft.status"] = raft_status(&services.context.status());
+    }
+    text::answer(
+        StatusCode::OK,
+        "application/json; charset=utf-8",
+        format!("{vars}\n"),
+    )
+}
+
+fn raft_status(status: &tenon_raft::RaftStatus) -> serde_json::Value {
     let hex = |id: u64| format!("{id:x}");
     let state = if status.is_leader {
         "StateLeader"
     } else {
         "StateFollower"
     };
-    let vars = json!({
-        "cmdline": shared.command_line,
-        "memstats": {},
-        "raft.status": {
-            "id": hex(status.member_id.get()),
-            "term": status.term.get(),
-            "commit": status.committed.get(),
-            "applied": status.applied.get(),
-            "lead": hex(status.leader.map_or(0, |id| id.get())),
-            "raftState": state,
-        },
-    });
-    text::answer(
-        StatusCode::OK,
-        "application/json; charset=utf-8",
-        format!("{vars}\n"),
-    )
+    json!({
+        "id": hex(status.member_id.get()),
+        "term": status.term.get(),
+        "commit": status.committed.get(),
+        "applied": status.applied.get(),
+        "lead": hex(status.leader.map_or(0, |id| id.get())),
+        "raftState": state,
+    })
 }

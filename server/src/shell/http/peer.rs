@@ -2,14 +2,29 @@
 //! does not go this way.
 
 use super::{State, refused_unless_get, text};
+use crate::host::door::Backend;
+use crate::service::Services;
 use axum::body::{Body, Bytes};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use serde_json::json;
+use std::sync::Arc;
 use tenon_proto::caller::Caller;
 use tenon_proto::etcdserverpb as pb;
 
-fn with_cluster(state: &State, mut response: Response<Body>) -> Response<Body> {
-    let id = state.services.context.cluster().to_string();
+/// The member behind this listener; without one there is nothing to tell.
+fn member(state: &State) -> Option<Arc<Services>> {
+    match state.door.backend() {
+        Backend::Member(services) => Some(services),
+        _ => None,
+    }
+}
+
+fn no_member() -> Response<Body> {
+    text::error(StatusCode::SERVICE_UNAVAILABLE, "this host runs no member")
+}
+
+fn with_cluster(services: &Services, mut response: Response<Body>) -> Response<Body> {
+    let id = services.context.cluster().to_string();
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert("x-etcd-cluster-id", value);
     }
@@ -33,16 +48,14 @@ pub(super) async fn members(state: State, method: Method) -> Response<Body> {
         }
         row + "}"
     };
-    let rows: Vec<String> = state
-        .services
-        .cluster
-        .members()
-        .into_iter()
-        .map(show)
-        .collect();
+    let Some(services) = member(&state) else {
+        return no_member();
+    };
+    let members = services.cluster.members();
+    let rows: Vec<String> = members.into_iter().map(show).collect();
     let body = format!("[{}]\n", rows.join(","));
     with_cluster(
-        &state,
+        &services,
         text::answer(StatusCode::OK, "application/json", body),
     )
 }
@@ -56,19 +69,21 @@ pub(super) async fn hash_kv(
     if method != Method::GET {
         return text::error(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
     }
-    let own = state.services.context.cluster().to_string();
+    let Some(services) = member(&state) else {
+        return no_member();
+    };
+    let own = services.context.cluster().to_string();
     let asked = headers.get("x-etcd-cluster-id");
     if asked.is_some_and(|id| id.as_bytes() != own.as_bytes()) {
         let response = text::error(StatusCode::PRECONDITION_FAILED, "cluster ID mismatch");
-        return with_cluster(&state, response);
+        return with_cluster(&services, response);
     }
     let Ok(request) = serde_json::from_slice::<serde_json::Value>(&body) else {
         return text::error(StatusCode::BAD_REQUEST, "error unmarshalling request");
     };
     let revision = request["revision"].as_i64().unwrap_or(0);
     let request = pb::HashKvRequest { revision };
-    match state
-        .services
+    match services
         .maintenance
         .hash_kv(&Caller::default(), request)
         .await
@@ -81,7 +96,7 @@ pub(super) async fn hash_kv(
                 answer.hash, answer.compact_revision, answer.hash_revision
             );
             with_cluster(
-                &state,
+                &services,
                 text::answer(StatusCode::OK, "application/json", body),
             )
         }
@@ -93,6 +108,9 @@ pub(super) async fn downgrade_enabled(state: State, method: Method) -> Response<
     if let Some(refused) = refused_unless_get(&method) {
         return refused;
     }
+    let Some(services) = member(&state) else {
+        return no_member();
+    };
     let response = text::answer(StatusCode::OK, "text/plain", "false".to_owned());
-    with_cluster(&state, response)
+    with_cluster(&services, response)
 }

@@ -2,7 +2,7 @@
 
 use super::histogram::{GRPC_BOUNDS, Histogram};
 use super::text::{Kind, Page};
-use crate::shell::grpc::method::{self, Method};
+use crate::service::method::{self, Method};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tenon_proto::code::Code;

@@ -7,14 +7,18 @@ use crate::shell::http::HealthCounts;
 use crate::version::{CLUSTER_VERSION, ETCD_VERSION};
 use std::sync::atomic::Ordering;
 
-/// Writes all families.
-pub fn write(page: &mut Page, services: &Services, health: &HealthCounts) {
+/// Writes all families of the member.
+pub fn write(page: &mut Page, services: &Services) {
     let context = &services.context;
     operations(page, context);
     watches_and_leases(page, services);
     raft(page, context);
     state(page, context);
     identity(page, context);
+}
+
+/// Writes the counts of health checks, which a host without a member has too.
+pub fn health(page: &mut Page, health: &HealthCounts) {
     let help = "Health requests answered true.";
     let count = health.success.load(Ordering::Relaxed);
     page.single("etcd_server_health_success", Kind::Counter, help, count);

@@ -1,5 +1,5 @@
-//! Room `server/shell`: the gRPC methods as rows, so that metrics, learner rules and texts need no strings at
-//! run time. Data only.
+//! Room `server/service`: the gRPC methods as rows, so that metrics, learner rules, forwarding and texts need no
+//! strings at run time. Data only.
 
 /// Which sides stream, in the words of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,61 @@ methods! {
     HealthWatch: "grpc.health.v1.Health", "Watch", ServerStream;
 }
 
+/// Whether a request may be carried out twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// It changes nothing, or the same thing again.
+    Harmless,
+    /// Only if it certainly was not carried out.
+    Unsafe,
+}
+
 impl Method {
+    /// The request path, `/package.Service/Name`.
+    pub fn path(self) -> String {
+        let (service, name, _) = self.row();
+        format!("/{service}/{name}")
+    }
+
+    /// Whether its requests may be carried out twice. `Txn` is decided by the request: one that only reads may.
+    pub fn repeat(self) -> Repeat {
+        use Method as M;
+        match self {
+            M::AuthAuthStatus
+            | M::AuthAuthenticate
+            | M::AuthRoleGet
+            | M::AuthRoleList
+            | M::AuthUserGet
+            | M::AuthUserList
+            | M::ClusterMemberList
+            | M::KvRange
+            | M::KvRangeStream
+            | M::LeaseLeaseKeepAlive
+            | M::LeaseLeaseLeases
+            | M::LeaseLeaseTimeToLive
+            | M::MaintenanceHash
+            | M::MaintenanceHashKv
+            | M::MaintenanceSnapshot
+            | M::MaintenanceStatus
+            | M::WatchWatch
+            | M::HealthCheck
+            | M::HealthWatch => Repeat::Harmless,
+            _ => Repeat::Unsafe,
+        }
+    }
+
+    /// Whether a host without a member has the leader answer it: what it says or does is about one member.
+    pub fn of_one_member(self) -> bool {
+        matches!(
+            self,
+            Method::MaintenanceStatus
+                | Method::MaintenanceHash
+                | Method::MaintenanceHashKv
+                | Method::MaintenanceDefragment
+                | Method::MaintenanceMoveLeader
+        )
+    }
+
     /// The method behind a request path `/package.Service/Name`.
     pub fn from_path(path: &str) -> Option<Method> {
         let (service, name) = path.strip_prefix('/')?.split_once('/')?;

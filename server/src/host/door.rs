@@ -1,0 +1,400 @@
+//! Room `server/host`: the one endpoint for life. Every client's call passes the [`Door`], which knows who answers
+//! now: the host's own member, the members elsewhere, or nobody. It moves the endpoint from one to the other while
+//! calls and streams are under way. No sockets.
+//!
+//! - A call belongs to the [`Stay`] it began in, and keeps it alive. A move is over once nobody holds the old stay,
+//!   so that a call costs no more than a copy of a pointer.
+//! - After [`Door::switch`] has swapped the stays, no call begins on the old backend. Calls under way on it end there;
+//!   streams that can move are told to.
+//!
+//! What it does not do: decide when to move (`host`'s steps), or look into requests.
+
+use super::floor::{Floor, SharedFloor};
+use super::remote::{CallInfo, Remote};
+use crate::service::Services;
+use crate::service::method::{Method, Repeat};
+use crate::service::watch::NeedsLeader;
+use parking_lot::RwLock;
+use prost::Message;
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tenon_env::Env;
+use tenon_env::sync::{Mutex, Notify, watch};
+use tenon_proto::caller::Caller;
+use tenon_proto::code::Code;
+use tenon_proto::error::Error;
+use tenon_proto::etcdserverpb::TxnRequest;
+use tenon_storage::check;
+
+/// Pause between looks at a member that is not fit to answer yet.
+const FIT_PAUSE: Duration = Duration::from_millis(5);
+/// Time for what is left on an old backend to end once it was cut off.
+const CUT: Duration = Duration::from_secs(2);
+
+/// Who answers.
+#[derive(Clone)]
+pub enum Backend {
+    /// Nobody; every call ends with this error.
+    Closed(Error),
+    /// The host's own member.
+    Member(Arc<Services>),
+    /// Members elsewhere.
+    Remote(Arc<Remote>),
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Backend::Closed(_) => "Closed",
+            Backend::Member(_) => "Member",
+            Backend::Remote(_) => "Remote",
+        })
+    }
+}
+
+/// How far a stay is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// New calls come here.
+    Open,
+    /// No more calls begin here; streams move on to where new calls go.
+    Leaving,
+    /// The time to leave is over: what is still here must end.
+    Cut,
+}
+
+/// A backend for as long as calls are under way on it.
+pub struct Stay {
+    backend: Backend,
+    phase: watch::Sender<Phase>,
+    gone: Arc<Notify>,
+}
+
+impl Stay {
+    fn new(backend: Backend) -> Arc<Stay> {
+        Arc::new(Stay {
+            backend,
+            phase: watch::Sender::new(Phase::Open),
+            gone: Arc::new(Notify::new()),
+        })
+    }
+
+    /// Who answers.
+    pub fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
+    /// How far the stay is.
+    pub fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    /// Follows how far the stay is.
+    pub fn watch_phase(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.gone.notify_one();
+    }
+}
+
+/// A call that was let in.
+pub struct Visit {
+    /// Where it began.
+    pub stay: Arc<Stay>,
+    /// Who calls.
+    pub caller: Caller,
+    /// What the call asks of whoever answers.
+    pub info: CallInfo,
+}
+
+impl Visit {
+    /// The host's own member, when the visit is to it.
+    ///
+    /// # Errors
+    /// `Unimplemented` when it is not: streams are not forwarded yet.
+    pub fn member(&self) -> Result<Arc<Services>, Error> {
+        match self.stay.backend() {
+            Backend::Member(services) => Ok(services.clone()),
+            _ => Err(Error::other(
+                Code::Unimplemented,
+                "tenon: streams are not forwarded yet",
+            )),
+        }
+    }
+}
+
+/// Why the endpoint did not move, or not wholly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SwitchError {
+    /// The endpoint is where it was: the member cannot answer yet, for this reason.
+    NotFit(String),
+    /// The endpoint has moved, but calls were still under way on the old backend when the time was over, and did not
+    /// end when cut off.
+    Lingering {
+        /// How many, about.
+        calls: usize,
+    },
+}
+
+impl fmt::Display for SwitchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SwitchError::NotFit(why) => write!(f, "the member cannot answer yet: {why}"),
+            SwitchError::Lingering { calls } => {
+                write!(f, "{calls} calls did not leave the old backend")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SwitchError {}
+
+struct Shared {
+    env: Env,
+    current: RwLock<Arc<Stay>>,
+    floor: SharedFloor,
+    /// One move at a time.
+    moving: Mutex<()>,
+}
+
+/// The one endpoint of a host. Cloning is cheap and names the same endpoint.
+#[derive(Clone)]
+pub struct Door {
+    shared: Arc<Shared>,
+}
+
+impl Door {
+    /// An endpoint answered by `first`, with a floor of its own.
+    pub fn new(env: &Env, first: Backend) -> Door {
+        Door::with_floor(env, first, SharedFloor::default())
+    }
+
+    /// An endpoint answered by `first`, whose answers do not go back behind `floor`. Give the same floor to every
+    /// [`Remote`] behind this door.
+    pub fn with_floor(env: &Env, first: Backend, floor: SharedFloor) -> Door {
+        if let Backend::Member(services) = &first {
+            floor.follow(services);
+        }
+        Door {
+            shared: Arc::new(Shared {
+                env: env.clone(),
+                current: RwLock::new(Stay::new(first)),
+                floor,
+                moving: Mutex::new(()),
+            }),
+        }
+    }
+
+    /// The host's world.
+    pub fn env(&self) -> &Env {
+        &self.shared.env
+    }
+
+    /// Who answers new calls.
+    pub fn backend(&self) -> Backend {
+        self.enter().backend.clone()
+    }
+
+    /// The newest answer given; answers never go back behind it.
+    pub fn floor(&self) -> Floor {
+        self.shared.floor.now()
+    }
+
+    /// The floor itself, to be shared with every [`Remote`] of this door.
+    pub fn shared_floor(&self) -> SharedFloor {
+        self.shared.floor.clone()
+    }
+
+    /// The stay that new calls begin in.
+    pub fn enter(&self) -> Arc<Stay> {
+        self.shared.current.read().clone()
+    }
+
+    /// Lets a call in, or says why not: nobody answers, the member only learns, or it knows no leader and the client
+    /// insists on one.
+    pub fn admit(&self, method: Method, caller: Caller, info: CallInfo) -> Result<Visit, Error> {
+        let stay = self.enter();
+        match &stay.backend {
+            Backend::Closed(error) => return Err(error.clone()),
+            Backend::Member(services) => admit_here(services, method, info.needs_leader)?,
+            Backend::Remote(_) => {}
+        }
+        Ok(Visit { stay, caller, info })
+    }
+
+    /// A call with one request and one answer: `here` answers it on the host's own member. A request that may be
+    /// carried out twice, or was certainly not carried out, is asked again at the new backend when it failed because
+    /// the old one went.
+    pub async fn unary<Q, R, F>(
+        &self,
+        visit: Visit,
+        method: Method,
+        mut request: Q,
+        here: impl Fn(Arc<Services>, Caller, Q) -> F,
+    ) -> Result<R, Error>
+    where
+        Q: Message + Clone + 'static,
+        R: Message + Default,
+        F: Future<Output = Result<R, Error>>,
+    {
+        let Visit {
+            mut stay,
+            mut caller,
+            info,
+        } = visit;
+        loop {
+            match &stay.backend {
+                Backend::Closed(error) => return Err(error.clone()),
+                Backend::Member(services) => {
+                    let harmless = repeat(method, &request) == Repeat::Harmless;
+                    let spare = harmless.then(|| (caller.clone(), request.clone()));
+                    match (here(services.clone(), caller, request).await, spare) {
+                        (Err(error), Some(spare))
+                            if error.code() == Code::Unavailable && self.has_left(&stay) =>
+                        {
+                            (caller, request) = spare;
+                        }
+                        (outcome, _) => return outcome,
+                    }
+                }
+                Backend::Remote(remote) => {
+                    let bytes = request.encode_to_vec().into();
+                    let repeat = repeat(method, &request);
+                    let call = remote.forward(method, info.of(&caller), bytes, repeat);
+                    match Box::pin(call).await {
+                        Ok(bytes) => return super::remote::read(&bytes),
+                        Err(missed) if missed.not_done && self.has_left(&stay) => {}
+                        Err(missed) => return Err(missed.error),
+                    }
+                }
+            }
+            stay = self.admit(method, Caller::default(), info.clone())?.stay;
+        }
+    }
+
+    /// Whether new calls go elsewhere by now.
+    fn has_left(&self, stay: &Arc<Stay>) -> bool {
+        !Arc::ptr_eq(stay, &self.shared.current.read())
+    }
+
+    /// Moves the endpoint: from the moment of the swap new calls go to `to`; calls under way on the old backend end
+    /// there, and are cut off after `within`; watch and keep-alive streams move on without gap or repeat. Returns
+    /// when nothing is left on the old backend. A member must be fit first, for which it is waited too: a voter that
+    /// knows a leader and has applied what this host answered.
+    ///
+    /// The old backend must keep working until this returns. So a member that is to leave its cluster is moved away
+    /// from *before* its removal: it answers what is under way, and clients notice nothing.
+    ///
+    /// # Errors
+    /// [`SwitchError`]; it says whether the endpoint has moved.
+    pub async fn switch(&self, to: Backend, within: Duration) -> Result<(), SwitchError> {
+        let shared = &self.shared;
+        let _turn = shared.moving.lock().await;
+        if let Backend::Member(services) = &to {
+            self.wait_fit(services, within).await?;
+            shared.floor.follow(services);
+        }
+        tracing::info!(?to, "the endpoint moves");
+        let old = std::mem::replace(&mut *shared.current.write(), Stay::new(to));
+        old.phase.send_replace(Phase::Leaving);
+        let member = match &old.backend {
+            Backend::Member(services) => Some(services.clone()),
+            _ => None,
+        };
+        let left = self.drain(old, within).await;
+        if let Some(services) = member {
+            shared.floor.unfollow(&services);
+        }
+        left
+    }
+
+    async fn drain(&self, old: Arc<Stay>, within: Duration) -> Result<(), SwitchError> {
+        let env = &self.shared.env;
+        let gone = old.gone.clone();
+        let old = {
+            let weak = Arc::downgrade(&old);
+            drop(old);
+            weak
+        };
+        if env.timeout(within, gone.notified()).await.is_some() {
+            return Ok(());
+        }
+        if let Some(old) = old.upgrade() {
+            tracing::warn!(calls = Arc::strong_count(&old) - 1, "calls are cut off");
+            old.phase.send_replace(Phase::Cut);
+        }
+        if env.timeout(CUT, gone.notified()).await.is_some() {
+            return Ok(());
+        }
+        let calls = old.strong_count();
+        Err(SwitchError::Lingering { calls })
+    }
+
+    async fn wait_fit(&self, services: &Services, within: Duration) -> Result<(), SwitchError> {
+        let env = &self.shared.env;
+        let deadline = env.now() + within;
+        loop {
+            let Err(why) = is_fit(services, self.floor()) else {
+                return Ok(());
+            };
+            if env.now() >= deadline {
+                return Err(SwitchError::NotFit(why));
+            }
+            env.sleep(FIT_PAUSE).await;
+        }
+    }
+}
+
+/// A member's own rules for letting a call in.
+fn admit_here(services: &Services, method: Method, needs_leader: NeedsLeader) -> Result<(), Error> {
+    let context = &services.context;
+    if needs_leader == NeedsLeader::Yes && !context.has_leader() {
+        return Err(Error::NoLeader);
+    }
+    if context.is_learner() && !method.on_learner() && method != Method::KvRange {
+        return Err(Error::NotSupportedForLearner);
+    }
+    Ok(())
+}
+
+/// Whether a member may answer for this host; the error says what it lacks.
+fn is_fit(services: &Services, floor: Floor) -> Result<(), String> {
+    let context = &services.context;
+    let header = context.current_header();
+    if context.is_learner() {
+        return Err("it has no vote".to_owned());
+    }
+    if !context.has_leader() {
+        return Err("it knows no leader".to_owned());
+    }
+    if !floor.is_of_cluster(&header) {
+        return Err(format!(
+            "it belongs to cluster {:x}, this host to {:x}",
+            header.cluster_id, floor.cluster_id
+        ));
+    }
+    if !floor.allows(&header) {
+        return Err(format!(
+            "it is at revision {} of term {}, this host has answered {} of term {}",
+            header.revision, header.raft_term, floor.revision, floor.raft_term
+        ));
+    }
+    Ok(())
+}
+
+/// Whether this very request may be carried out twice.
+pub(super) fn repeat<Q: Any>(method: Method, request: &Q) -> Repeat {
+    if method == Method::KvTxn {
+        let txn = (request as &dyn Any).downcast_ref::<TxnRequest>();
+        if txn.is_some_and(check::txn_is_read_only) {
+            return Repeat::Harmless;
+        }
+    }
+    method.repeat()
+}
