@@ -9,18 +9,27 @@ use std::fmt::Write as _;
 /// What follows the refusal of a command line.
 pub fn usage(persona: Persona) -> String {
     let program = program(persona);
+    let others = match persona {
+        Persona::Tenon => {
+            "\n  tenon\n    The same as tenon serve without flags.\n\n  tenon sim --help\n    The simulator: \
+             whole members from one seed.\n"
+        }
+        Persona::Etcd => "",
+    };
     format!(
         "Usage:\n\n  {program} [flags]\n    Start a server.\n\n  {program} --version\n    Show the \
-         version.\n\n  {program} -h | --help\n    Show every flag.\n\n  {program} --config-file\n    \
-         Path to a YAML or JSON file. All other flags and ETCD_* variables are then ignored;\n    \
-         durations in it are integer nanoseconds.\n"
+         version.\n\n  {program} -h | --help\n    Show every flag.\n\n  {program} --config-file FILE\n    \
+         A YAML or JSON file. All other flags and ETCD_* variables are then ignored;\n    \
+         durations in it are integer nanoseconds.\n{others}"
     )
 }
 
 /// Every flag with its default.
 pub fn help(persona: Persona) -> String {
     let mut text = usage(persona);
-    text.push_str("\nFlags:\n");
+    text.push_str(
+        "\nFlags with their defaults; the variable of --data-dir is ETCD_DATA_DIR, and so on:\n",
+    );
     for flag in FLAGS.iter().filter(|flag| flag.kind != Kind::Old) {
         let note = match flag.status {
             Status::Works => "",
