@@ -8,7 +8,8 @@
 //! - `disk`: what a power cut leaves.
 //! - `net`: links and streams.
 //! - `sim`: the handle that tests hold.
-//! - `world`: a cluster of whole members, and its clients.
+//! - `world`: a cluster of whole members, and its clients; `cluster`: the same for the tests of other projects.
+//! - `chronicle` and `html`: what happened, for people.
 //! - `l1`: whole runs of one member, from plan to verdict; `history` is what its clients saw, `check` judges it.
 //!
 //! This room may use every room but the shell. It uses no real time, no thread and no real file; a member is
@@ -17,9 +18,11 @@
 pub mod check;
 mod chronicle;
 mod cli;
+pub mod cluster;
 mod disk;
 mod executor;
 pub mod history;
+pub mod html;
 pub mod l1;
 mod net;
 mod rng;
@@ -31,11 +34,13 @@ pub mod world;
 
 pub use chronicle::{Chronicle, Happening, Role, What};
 pub use cli::cli;
+pub use cluster::{Client, Cluster, Storm, Violation};
 pub use disk::{Atlas, CrashMode, DiskControl, DiskError, Op};
 pub use executor::run::{OnPanic, Stuck, panic_text};
 pub use net::{Delay, LinkConfig, NetCounts};
 pub use rng::SimRng;
 pub use sim::{Control, Sim, default_url};
+pub use tenon_proto::etcdserverpb as pb;
 pub use trace::Trace;
 
 /// A node of the simulated world.

@@ -79,8 +79,18 @@ impl Sim {
     /// Runs the world until `future` is done. The future belongs to no node; what it does through a node's
     /// `Env` the node does.
     pub fn run_until<F: Future>(&self, future: F) -> Result<F::Output, Stuck> {
+        self.run_while(&mut || Ok(()), future)
+    }
+
+    /// As [`Sim::run_until`]; asks `holds` after every turn of a task and stops with [`Stuck::Violated`] once it
+    /// says what is wrong. It may look at what tasks share, and must not touch the world.
+    pub fn run_while<F: Future>(
+        &self,
+        holds: &mut dyn FnMut() -> Result<(), String>,
+        future: F,
+    ) -> Result<F::Output, Stuck> {
         let mut future = std::pin::pin!(future);
-        run(&self.control.0.world, self.limits, future.as_mut())
+        run(&self.control.0.world, self.limits, future.as_mut(), holds)
     }
 
     /// Runs the world for so much simulated time.

@@ -19,6 +19,8 @@ pub enum Stuck {
     Deadlock(Vec<String>),
     /// Tasks ran over and over while time hardly moved. Names the task that ran most, and the number of turns.
     BusyLoop(String, u64),
+    /// A promise that is checked at every turn does not hold; what it says.
+    Violated(String),
     /// The run took longer than its limit, in nanoseconds of the simulated world.
     TimeLimit(u64),
 }
@@ -38,6 +40,7 @@ impl std::fmt::Display for Stuck {
                     "busy loop: {polls} turns while time hardly moved, most by {task}"
                 )
             }
+            Stuck::Violated(what) => f.write_str(what),
             Stuck::TimeLimit(ns) => write!(f, "not done after {ns} simulated nanoseconds"),
         }
     }
@@ -75,10 +78,12 @@ struct Turns {
     by_task: BTreeMap<TaskId, u64>,
 }
 
+/// Runs until the driver is done. `holds` is asked after every turn.
 pub(crate) fn run<F: Future>(
     world: &Arc<World>,
     limits: Limits,
     mut driver: Pin<&mut F>,
+    holds: &mut dyn FnMut() -> Result<(), String>,
 ) -> Result<F::Output, Stuck> {
     let driver_waker = world.waker(DRIVER);
     let end = world.now().saturating_add(limits.time);
@@ -110,11 +115,13 @@ pub(crate) fn run<F: Future>(
                 .poll(&mut Context::from_waker(&driver_waker));
             if let Poll::Ready(out) = out {
                 world.reap();
+                holds().map_err(Stuck::Violated)?;
                 return Ok(out);
             }
         } else {
             world.turn(id, limits.on_panic);
         }
+        holds().map_err(Stuck::Violated)?;
     }
 }
 
