@@ -135,6 +135,10 @@ pub fn run(seed: u64, resume: Resume) -> (Result<usize, Violation>, Cluster) {
     (result, cluster)
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "outside the simulated world: a page for its reader"
+)]
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let resume = match args.iter().any(|a| a == "--bug") {

@@ -116,6 +116,10 @@ pub fn run(seed: u64, care: Care) -> (Result<usize, Violation>, Cluster) {
     (rested.map(|()| given), cluster)
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "outside the simulated world: a page for its reader"
+)]
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let care = match args.iter().any(|a| a == "--bug") {

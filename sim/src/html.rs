@@ -142,9 +142,9 @@ impl Page {
                  did not hold.</p>\n",
                 plain(text)
             ),
-            None => write!(
+            None => writeln!(
                 out,
-                "<div class=\"whole\">Every promise held for {end} simulated seconds.</div>\n"
+                "<div class=\"whole\">Every promise held for {end} simulated seconds.</div>"
             ),
         };
     }
