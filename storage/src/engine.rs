@@ -2,8 +2,9 @@
 //! nothing of MVCC rules, Raft or requests.
 //!
 //! An engine has two halves ([`RevisionStore`] and [`Tables`]) and ONE way to change them:
-//! [`Engine::commit`] takes a [`Batch`] of records, removed records and rows and makes all of it
-//! durable at once, or nothing. Reads go through a [`View`], which stands still: a commit made after
+//! [`Engine::commit`] takes a [`Batch`] of records, removed records and rows and takes all of it at once,
+//! or nothing. redb makes it durable in the same step; [`volatile`] engines keep nothing over a crash and
+//! are rebuilt from a checkpoint ([`crate::archive`]) and the log. Reads go through a [`View`], which stands still: a commit made after
 //! the view was taken, removals included, does not show in it.
 //!
 //! Records arrive in ascending key order and are never changed, only removed once compaction passed
@@ -17,6 +18,9 @@ pub mod batch;
 pub mod disk;
 pub mod memory;
 pub mod redb;
+#[cfg(feature = "engine-sled")]
+pub mod sled;
+pub mod volatile;
 
 #[cfg(test)]
 mod conformance;
@@ -59,6 +63,18 @@ pub const RECORD_COST: u64 = 18 + 10;
 /// What a visitor tells a scan.
 pub type Visit<'a> = &'a mut dyn FnMut(RecordKey, &[u8]) -> ControlFlow<()>;
 
+/// What a visitor tells a scan of rows.
+pub type VisitRow<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
+
+/// When what was committed survives a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// At once: `commit` is durable when it returns.
+    Commit,
+    /// Never by itself: the engine begins empty, and a checkpoint beside it says what it held.
+    Checkpoint,
+}
+
 /// Reading revision records.
 pub trait RevisionStore {
     /// The value of one record.
@@ -71,20 +87,38 @@ pub trait RevisionStore {
 pub trait Tables {
     /// The value of one row.
     fn row(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, EngineError>;
+    /// Visits the rows of a table in ascending key order, those after `after` when it is given, until told
+    /// to stop.
+    fn scan_rows(
+        &self,
+        table: Table,
+        after: Option<&[u8]>,
+        visit: VisitRow<'_>,
+    ) -> Result<(), EngineError>;
+
     /// All rows of a table in ascending key order.
-    fn rows(&self, table: Table) -> Result<Vec<(Bytes, Bytes)>, EngineError>;
+    fn rows(&self, table: Table) -> Result<Vec<(Bytes, Bytes)>, EngineError> {
+        let mut rows = Vec::new();
+        self.scan_rows(table, None, &mut |key, value| {
+            rows.push((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value)));
+            ControlFlow::Continue(())
+        })?;
+        Ok(rows)
+    }
 }
 
 /// The engine's content as of one commit; later commits do not show in it. Cheap to hold for seconds;
 /// held for long it keeps the engine from reusing the room of what was removed meanwhile.
 pub trait View: RevisionStore + Tables + Send + Sync + 'static {}
 
-/// A durable home of revision records and small tables. One writer at a time: `commit` and `settle`
+/// A home of revision records and small tables. One writer at a time: `commit` and `settle`
 /// are called from one place only.
 pub trait Engine: Send + Sync + 'static {
     /// The content as of the newest commit.
     fn view(&self) -> Result<Arc<dyn View>, EngineError>;
-    /// Applies the batch in full and durably, or not at all. After [`EngineError::Stalled`] the batch
+    /// When what [`Engine::commit`] took survives a crash.
+    fn durability(&self) -> Durability;
+    /// Applies the batch in full, durably where [`Engine::durability`] says so, or not at all. After [`EngineError::Stalled`] the batch
     /// is neither lost nor durable: call [`Engine::settle`] until it succeeds, and commit nothing else.
     fn commit(&self, batch: &Batch) -> Result<(), EngineError>;
     /// Completes a stalled commit. `Ok` when nothing is stalled (any more).

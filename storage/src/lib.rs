@@ -2,6 +2,7 @@
 //! the storage engines, MVCC, leases, watches' pure part, members and alarms. May use `proto` and
 //! `env`; no runtime, no openraft, no sockets.
 
+pub mod archive;
 pub mod check;
 pub mod engine;
 pub mod lease;

@@ -22,9 +22,11 @@
 
 mod alarms;
 mod apply;
+mod checkpoint;
 mod compact;
 mod core;
 mod flush;
+mod home;
 mod install;
 mod members;
 mod open;

@@ -1,6 +1,6 @@
 //! Room storage, engines: what every engine must do, run on each of them.
 
-use super::memory::MemoryEngine;
+use super::memory;
 use super::redb::RedbEngine;
 use super::*;
 use crate::wal::tests::disk::FakeDisk;
@@ -138,10 +138,87 @@ fn rows_are_sorted_and_the_last_change_wins(engine: &dyn Engine) {
     engine.settle().expect("nothing is stalled");
 }
 
+fn rows_of_an_older_view_stand_still(engine: &dyn Engine) {
+    let numbered = |value: &'static str| Batch {
+        rows: (0..600)
+            .map(|i| RowChange {
+                table: Table::Auth,
+                key: format!("{i:03}").into(),
+                value: (i % 3 > 0 || value == "1").then(|| value.into()),
+            })
+            .collect(),
+        ..Batch::default()
+    };
+    engine.commit(&numbered("1")).expect("a commit");
+    let older = engine.view().expect("a view");
+    engine.commit(&numbered("2")).expect("a commit");
+    let newer = engine.view().expect("a view");
+    let all = |view: &dyn View| view.rows(Table::Auth).expect("rows");
+    assert_eq!(all(&*older).len(), 600);
+    assert!(all(&*older).iter().all(|(_, value)| value == "1"));
+    assert_eq!(all(&*newer).len(), 400);
+    assert!(all(&*newer).iter().all(|(_, value)| value == "2"));
+    assert_eq!(
+        older.row(Table::Auth, b"000").expect("row"),
+        Some("1".into())
+    );
+    assert_eq!(newer.row(Table::Auth, b"000").expect("row"), None);
+    let mut seen = Vec::new();
+    let visit = &mut |key: &[u8], _: &[u8]| {
+        seen.push(key.to_vec());
+        match seen.len() {
+            2 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    };
+    newer
+        .scan_rows(Table::Auth, Some(b"300"), visit)
+        .expect("rows");
+    assert_eq!(seen, [b"301".to_vec(), b"302".to_vec()]);
+    drop(older);
+    engine.commit(&numbered("3")).expect("a commit");
+    assert!(all(&*newer).iter().all(|(_, value)| value == "2"));
+}
+
+fn what_nobody_sees_any_more_goes(engine: &dyn Engine) {
+    let main = 1000;
+    let records = (0..700).map(|sub| record(key(main, sub))).collect();
+    let added = Batch {
+        records,
+        ..Batch::default()
+    };
+    engine.commit(&added).expect("a commit");
+    let older = engine.view().expect("a view");
+    let removed = Batch {
+        removed: (0..699).map(|sub| key(main, sub)).collect(),
+        ..Batch::default()
+    };
+    engine.commit(&removed).expect("a commit");
+    for later in 0..3 {
+        let one = Batch {
+            records: vec![record(key(main + 1, later))],
+            ..Batch::default()
+        };
+        engine.commit(&one).expect("a commit");
+        let here = ((main, 0), (main + 1, 0));
+        assert_eq!(positions(&*older, here.0, here.1).len(), 700);
+        let newer = engine.view().expect("a view");
+        assert_eq!(positions(&*newer, here.0, here.1), [key(main, 699)]);
+        assert_eq!(
+            older.record(key(main, 0)).expect("get"),
+            Some(record(key(main, 0)).1)
+        );
+        assert_eq!(newer.record(key(main, 0)).expect("get"), None);
+        assert_eq!(positions(&*older, (main + 1, 0), (main + 2, 0)), []);
+    }
+}
+
 fn suite(engine: &dyn Engine) {
     records_and_scans(engine);
     removals_do_not_show_in_older_views(engine);
     rows_are_sorted_and_the_last_change_wins(engine);
+    rows_of_an_older_view_stand_still(engine);
+    what_nobody_sees_any_more_goes(engine);
 }
 
 fn redb(disk: &FakeDisk) -> RedbEngine {
@@ -150,8 +227,39 @@ fn redb(disk: &FakeDisk) -> RedbEngine {
 }
 
 #[test]
-fn memory() {
-    suite(&MemoryEngine::new());
+fn memory_conforms_and_lets_go() {
+    let engine = memory::engine();
+    suite(&engine);
+    assert_eq!(engine.durability(), Durability::Checkpoint);
+    let before = engine.size().allocated;
+    engine.commit(&Batch::default()).expect("a commit");
+    let after = engine.size().allocated;
+    assert!(
+        after < before && after < 60_000,
+        "no view holds the removed records: {before} to {after} bytes"
+    );
+}
+
+#[cfg(feature = "engine-sled")]
+#[test]
+fn sled_conforms_and_begins_empty() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().join("sled-0");
+    let disk: std::sync::Arc<dyn Disk> = std::sync::Arc::new(tenon_env::real::RealDisk);
+    let engine = super::sled::engine(&disk, &folder, 1 << 20).expect("it opens");
+    suite(&engine);
+    assert_eq!(engine.durability(), Durability::Checkpoint);
+    std::mem::forget(engine.view());
+    std::mem::forget(engine);
+    // As after a kill, in another process: the first one's files are still there, and locked no more.
+    let other = dir.path().join("sled-1");
+    std::fs::rename(&folder, &other).expect("renamed");
+    let again = super::sled::engine(&disk, &other, 1 << 20).expect("it opens");
+    let view = again.view().expect("a view");
+    assert_eq!(positions(&*view, (0, 0), (i64::MAX, 0)), []);
+    assert_eq!(view.rows(Table::Leases).expect("rows"), []);
+    drop((view, again));
+    assert!(!other.exists(), "an engine's files go with it");
 }
 
 #[test]

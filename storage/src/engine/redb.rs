@@ -7,12 +7,12 @@
 use super::disk::DiskBackend;
 use super::{
     Batch, Engine, EngineError, EngineSize, RECORD_COST, RecordKey, RevisionStore, Table, Tables,
-    View, Visit,
+    View, Visit, VisitRow,
 };
 use bytes::Bytes;
 use parking_lot::RwLock;
 use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition};
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -154,6 +154,10 @@ impl Engine for RedbEngine {
         Ok(Arc::new(RedbView { records, tables }))
     }
 
+    fn durability(&self) -> super::Durability {
+        super::Durability::Commit
+    }
+
     fn commit(&self, batch: &Batch) -> Result<(), EngineError> {
         let mut removed = 0;
         let done = self.write(|writing| {
@@ -277,16 +281,20 @@ impl Tables for RedbView {
         Ok(found.map(|value| Bytes::copy_from_slice(value.value())))
     }
 
-    fn rows(&self, table: Table) -> Result<Vec<(Bytes, Bytes)>, EngineError> {
-        let mut rows = Vec::new();
-        for entry in self.table(table).range::<&[u8]>(..).map_err(failed)? {
+    fn scan_rows(
+        &self,
+        table: Table,
+        after: Option<&[u8]>,
+        visit: VisitRow<'_>,
+    ) -> Result<(), EngineError> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = (from, Bound::<&[u8]>::Unbounded);
+        for entry in self.table(table).range::<&[u8]>(range).map_err(failed)? {
             let (key, value) = entry.map_err(failed)?;
-            let row = (
-                Bytes::copy_from_slice(key.value()),
-                Bytes::copy_from_slice(value.value()),
-            );
-            rows.push(row);
+            if visit(key.value(), value.value()).is_break() {
+                break;
+            }
         }
-        Ok(rows)
+        Ok(())
     }
 }

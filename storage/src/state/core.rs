@@ -2,6 +2,7 @@
 //! the caches have their own. Lock order: state, then leases or watches, then caches and pins.
 
 use super::alarms::Alarms;
+use super::checkpoint::Rhythm;
 use super::members::Members;
 use super::pending::{Cut, Mark, Pending};
 use super::pins::Pins;
@@ -41,7 +42,7 @@ pub(crate) struct Inner {
     pub pins: Arc<Pins>,
     /// Index the WAL is flushed to.
     pub wal_flushed: AtomicU64,
-    /// The engine's position.
+    /// The engine's durable position: that of its content, or of the newest checkpoint.
     pub durable: watch::Sender<LogIndex>,
     /// The newest compaction whose records are all removed; -1 = none.
     pub swept: watch::Sender<Revision>,
@@ -50,6 +51,8 @@ pub(crate) struct Inner {
     pub stopping: watch::Sender<bool>,
     /// The cut of a commit that waits for the disk.
     pub stalled: Mutex<Option<Cut>>,
+    /// When the next checkpoint is due.
+    pub checkpoint: Rhythm,
     /// How long the engine's commits took.
     pub commits: Durations,
     /// Wakes the flusher.
@@ -65,7 +68,7 @@ pub(crate) struct Inner {
 /// The memory of the state machine.
 ///
 /// - `recent` holds every record at or above `in_view`; the engine's `view` every one below it.
-/// - `durable_mark ≤ applied`, and only marks at or below the flushed WAL are drained.
+/// - `engine_mark ≤ applied`, and only marks at or below the flushed WAL are drained.
 /// - `swept ≤ compacted ≤ revision`.
 pub(crate) struct State {
     pub index: Index,
@@ -89,7 +92,8 @@ pub(crate) struct State {
     pub view: Arc<dyn View>,
     /// Records below this position are in `view`.
     pub in_view: (i64, u32),
-    pub durable_mark: Option<Mark>,
+    /// Where the engine's content stands. Durable there is [`Inner::durable`], which may be behind.
+    pub engine_mark: Option<Mark>,
     /// Bytes of records ever loaded or appended; what was removed the engine counts.
     pub record_bytes: u64,
 }

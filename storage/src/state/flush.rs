@@ -5,8 +5,11 @@
 //! of its WAL would look like a corrupt store after a power cut.
 //!
 //! ```text
-//! physically purged ≤ engine durable (E) ≤ WAL-flushed,   E ≤ applied
+//! physically purged ≤ engine durable (E) ≤ engine ≤ WAL-flushed,   engine ≤ applied
 //! ```
+//!
+//! For an engine whose commits are durable E is where its content stands; for one that keeps nothing, it is
+//! the newest checkpoint's position ([`super::checkpoint`]).
 //!
 //! When the disk refuses the engine's writes the batch waits, reads go on, and the drain is tried again
 //! every second; [`super::Store::room`] then holds up whoever applies. A failed sync ends the store.
@@ -15,7 +18,7 @@ use super::core::{Inner, State};
 use super::pending::Cut;
 use super::rows::{self, PositionRow};
 use super::store::Fatal;
-use crate::engine::{Batch, EngineError};
+use crate::engine::{Batch, Durability, EngineError};
 use futures_util::future::{Either, select};
 use std::pin::pin;
 use std::sync::Arc;
@@ -91,12 +94,9 @@ async fn wait_for_work(inner: &Inner) {
 }
 
 fn has_work(inner: &Inner) -> bool {
-    let durable = inner.durable.borrow().get();
-    inner
-        .state
-        .read()
-        .pending
-        .has_work(inner.flushed(), durable)
+    let state = inner.state.read();
+    let at = state.engine_mark.map_or(0, |mark| mark.id.index);
+    state.pending.has_work(inner.flushed(), at)
 }
 
 fn is_urgent(inner: &Inner) -> bool {
@@ -150,7 +150,7 @@ pub(crate) fn drain(inner: &Inner) -> Result<Drained, EngineError> {
     let flushed = inner.flushed();
     let (cut, batch) = {
         let state = inner.state.read();
-        let at = state.durable_mark;
+        let at = state.engine_mark;
         let Some(cut) = state
             .pending
             .cut(flushed, at, BATCH_BYTES_MAX, BATCH_REMOVALS_MAX)
@@ -178,7 +178,7 @@ pub(crate) fn drain(inner: &Inner) -> Result<Drained, EngineError> {
 /// The order of positions, asserted at every batch.
 fn check_order(state: &State, cut: &Cut, flushed: u64) {
     let to = cut.mark.id.index;
-    let from = state.durable_mark.map_or(0, |mark| mark.id.index);
+    let from = state.engine_mark.map_or(0, |mark| mark.id.index);
     let applied = state.applied.map_or(0, |id| id.index);
     assert!(from <= to, "the engine never goes back: at {from}, to {to}");
     assert!(
@@ -231,7 +231,7 @@ fn finish(inner: &Inner, cut: &Cut) -> Result<(), EngineError> {
         let end = state.in_view;
         let gone = state.recent.drain(end);
         state.pending.drop_cut(cut);
-        state.durable_mark = Some(cut.mark);
+        state.engine_mark = Some(cut.mark);
         if let Some(swept) = cut.swept {
             state.swept = swept.max(state.swept);
         }
@@ -239,7 +239,12 @@ fn finish(inner: &Inner, cut: &Cut) -> Result<(), EngineError> {
     };
     drop(gone);
     drop(old_view);
-    inner.durable.send_replace(LogIndex(cut.mark.id.index));
+    match inner.engine().durability() {
+        Durability::Commit => {
+            inner.durable.send_replace(LogIndex(cut.mark.id.index));
+        }
+        Durability::Checkpoint => inner.checkpoint.count(cut.bytes),
+    }
     if let Some(swept) = cut.swept {
         inner
             .swept
@@ -268,6 +273,26 @@ impl Inner {
             }
             self.wake_flusher(undrained);
             drained.await;
+        }
+    }
+
+    /// Waits until what is applied now is in the engine; returns at once for a lost or stopped store.
+    pub(crate) async fn wait_drained(&self) {
+        let target = self.state.read().applied.map_or(0, |id| id.index);
+        let mut stopping = self.stopping.subscribe();
+        loop {
+            let drained = pin!(self.drained.notified());
+            let at = self
+                .state
+                .read()
+                .engine_mark
+                .map_or(0, |mark| mark.id.index);
+            if at >= target || self.is_lost() || *stopping.borrow_and_update() {
+                return;
+            }
+            self.work.notify_one();
+            self.urgent.notify_one();
+            select(drained, pin!(stopping.changed())).await;
         }
     }
 

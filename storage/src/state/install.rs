@@ -2,8 +2,10 @@
 //! the running one, made durable, and only then swapped in, by one rename; until then the member
 //! answers from its old state.
 //!
+//! For an engine that keeps nothing over a crash the file is a checkpoint, written when all has arrived.
+//!
 //! ```text
-//! receive ──► <snap>/received.redb (durable) ──► rename over db.redb ──► memory rebuilt ──► swapped
+//! receive ──► <snap>/received.* (durable) ──► rename over db.redb or checkpoint ──► memory rebuilt ──► swapped
 //!             a crash here: thrown away           a crash from here on: the new state is found
 //! ```
 //!
@@ -11,13 +13,14 @@
 //! transport does), reset the log.
 
 use super::core::Inner;
+use super::home;
 use super::open;
 use super::rows::Meta;
 use super::snapshot::SnapshotView;
-use super::store::{EngineKind, Fatal};
-use crate::engine::memory::MemoryEngine;
-use crate::engine::redb::{RedbEngine, put_in_place};
-use crate::engine::{Batch, Engine, EngineError, RecordKey, RowChange, Table};
+use super::store::Fatal;
+use crate::archive::ArchiveFile;
+use crate::engine::redb::put_in_place;
+use crate::engine::{Batch, Durability, Engine, EngineError, RecordKey, RowChange, Table};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::path::PathBuf;
@@ -31,15 +34,15 @@ const BATCH_BYTES: usize = 8 << 20;
 pub(crate) struct Staged {
     /// Taken when it is installed; given back to nobody.
     engine: Mutex<Option<Box<dyn Engine>>>,
-    /// Its file; `None` without one.
-    path: Option<PathBuf>,
+    /// The durable file with its content.
+    path: PathBuf,
 }
 
 /// Receives the content of a snapshot, in pieces, into an engine of its own. Blocking; for a lane.
 pub struct SnapshotReceiver {
     inner: Arc<Inner>,
     engine: Box<dyn Engine>,
-    path: Option<PathBuf>,
+    path: PathBuf,
     batch: Batch,
     bytes: usize,
     last: (i64, u32),
@@ -47,15 +50,7 @@ pub struct SnapshotReceiver {
 
 impl SnapshotReceiver {
     pub(crate) fn new(inner: &Arc<Inner>) -> Result<SnapshotReceiver, EngineError> {
-        let (engine, path): (Box<dyn Engine>, _) = match inner.options.engine {
-            EngineKind::Memory => (Box::new(MemoryEngine::new()), None),
-            EngineKind::Redb => {
-                let path = open::received_file(&inner.dir);
-                let engine =
-                    RedbEngine::create(&*inner.env.disk, &path, inner.options.engine_cache_bytes)?;
-                (Box::new(engine), Some(path))
-            }
-        };
+        let (engine, path) = home::receive(&inner.env, &inner.dir, &inner.options)?;
         let (inner, batch) = (inner.clone(), Batch::default());
         Ok(SnapshotReceiver {
             inner,
@@ -128,18 +123,20 @@ impl SnapshotReceiver {
         if self.last.0 > meta.position.revision {
             return Err(damaged("a position that covers its records"));
         }
+        let at = (meta.position.revision, meta.position.compacted_next - 1);
+        let durability = self.engine.durability();
         let staged = Staged {
             engine: Mutex::new(Some(self.engine)),
-            path: self.path,
+            path: self.path.clone(),
         };
-        let (revision, compacted) = (meta.position.revision, meta.position.compacted_next - 1);
-        drop(self.inner);
-        Ok(SnapshotView::staged(
-            view,
-            id,
-            (revision, compacted),
-            staged,
-        ))
+        let view = SnapshotView::staged(view, id, at, staged);
+        if durability == Durability::Checkpoint {
+            let disk = &*self.inner.env.disk;
+            let written = ArchiveFile::create(disk, &self.path, view.clone())
+                .and_then(|mut file| file.write_all());
+            written.map_err(|error| EngineError::Failed(error.to_string()))?;
+        }
+        Ok(view)
     }
 }
 
@@ -160,12 +157,11 @@ fn swap(inner: &Inner, view: &SnapshotView) -> Result<(), EngineError> {
         view.log_id().index >= applied,
         "a snapshot never takes the state back"
     );
-    if let Some(path) = &path {
-        put_in_place(&*inner.env.disk, path, &open::engine_file(&inner.dir))?;
-    }
+    let target = home::durable_file(&inner.dir, inner.options.engine);
+    put_in_place(&*inner.env.disk, &path, &target)?;
     let (new, lessor) = open::rebuild(&inner.env, &*engine, &inner.options)?;
     let (revision, compacted, swept) = (new.revision, new.compacted, new.swept);
-    let durable = new.durable_mark.map_or(0, |mark| mark.id.index);
+    let durable = new.engine_mark.map_or(0, |mark| mark.id.index);
     {
         let mut state = inner.state.write();
         *inner.engine.write() = Arc::from(engine);
@@ -178,6 +174,8 @@ fn swap(inner: &Inner, view: &SnapshotView) -> Result<(), EngineError> {
         // Not under the lock: it may be large.
         drop(old);
     }
+    let length = inner.env.disk.stat(&target).ok().flatten();
+    inner.checkpoint.restart(length.map_or(0, |file| file.len));
     inner.durable.send_replace(LogIndex(durable));
     inner.swept.send_replace(Revision(swept));
     inner.compact.notify_one();
@@ -187,7 +185,7 @@ fn swap(inner: &Inner, view: &SnapshotView) -> Result<(), EngineError> {
 
 impl Staged {
     /// The engine and its file, once.
-    pub(crate) fn take(&self) -> Option<(Box<dyn Engine>, Option<PathBuf>)> {
+    pub(crate) fn take(&self) -> Option<(Box<dyn Engine>, PathBuf)> {
         Some((self.engine.lock().take()?, self.path.clone()))
     }
 }

@@ -3,12 +3,11 @@
 
 use super::alarms::Alarms;
 use super::core::{Inner, State};
+use super::home;
 use super::members::Members;
 use super::pending::{Mark, Pending};
 use super::rows::{self, Meta};
-use super::store::{EngineKind, OpenError, StoreOptions};
-use crate::engine::memory::MemoryEngine;
-use crate::engine::redb::RedbEngine;
+use super::store::{OpenError, StoreOptions};
 use crate::engine::{Batch, Engine, EngineError, RECORD_COST, RecordKey, Table, View};
 use crate::lease::Lessor;
 use crate::mvcc::entry::KeyEntry;
@@ -20,7 +19,7 @@ use crate::watch::WatchHub;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use tenon_env::Env;
@@ -39,35 +38,12 @@ struct Loaded {
     lease: i64,
 }
 
-/// The engine's file.
-pub(crate) fn engine_file(dir: &Path) -> PathBuf {
-    dir.join("snap").join("db.redb")
-}
-
-/// The file of an engine that receives a snapshot.
-pub(crate) fn received_file(dir: &Path) -> PathBuf {
-    dir.join("snap").join("received.redb")
-}
-
 /// Opens the engine under `dir` and rebuilds the memory.
 pub(crate) fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Inner, OpenError> {
-    let engine: Box<dyn Engine> = match options.engine {
-        EngineKind::Memory => Box::new(MemoryEngine::new()),
-        EngineKind::Redb => {
-            let failed = |error: std::io::Error| EngineError::Failed(error.to_string());
-            let received = received_file(dir);
-            env.disk.create_dir_all(&dir.join("snap")).map_err(failed)?;
-            env.disk.sync_dir(dir).map_err(failed)?;
-            if env.disk.stat(&received).map_err(failed)?.is_some() {
-                env.disk.remove_file(&received).map_err(failed)?;
-            }
-            let (file, cache) = (engine_file(dir), options.engine_cache_bytes);
-            Box::new(RedbEngine::open(&*env.disk, &file, cache)?)
-        }
-    };
+    let (engine, checkpoint) = home::open(env, dir, &options)?;
     prepare(&*engine)?;
     let (state, lessor) = rebuild(env, &*engine, &options)?;
-    let durable = state.durable_mark.map_or(0, |mark| mark.id.index);
+    let durable = state.engine_mark.map_or(0, |mark| mark.id.index);
     Ok(Inner {
         env: env.clone(),
         dir: dir.to_owned(),
@@ -77,6 +53,7 @@ pub(crate) fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Inner
         lessor,
         watches: WatchHub::new(state.revision, state.compacted, options.watch.clone()),
         pins: Arc::default(),
+        checkpoint: super::checkpoint::Rhythm::new(checkpoint, options.checkpoint_bytes),
         commits: crate::wal::Durations::default(),
         wal_flushed: AtomicU64::new(0),
         durable: watch::Sender::new(LogIndex(durable)),
@@ -217,7 +194,7 @@ fn state_of(
     let members = Members::from_rows(&view.rows(Table::Members)?);
     let alarms = Alarms::from_rows(&view.rows(Table::Alarms)?);
     let compacted = position.compacted_next - 1;
-    let durable_mark = position
+    let engine_mark = position
         .applied
         .map(|id| Mark::durable(id, revision, compacted));
     Ok(State {
@@ -237,7 +214,7 @@ fn state_of(
         pending: Pending::default(),
         in_view: State::after(revision),
         view,
-        durable_mark,
+        engine_mark,
         record_bytes: sums.bytes,
     })
 }

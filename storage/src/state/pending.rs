@@ -7,6 +7,9 @@ use tenon_proto::log::LogId;
 /// Memory a waiting row takes beside its bytes.
 const ROW_OVERHEAD: usize = size_of::<RowChange>();
 
+/// What an entry takes in the log beside its commands, about.
+const ENTRY_OVERHEAD: usize = 96;
+
 /// The state after one entry, as far as a drain must know it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
@@ -73,6 +76,8 @@ pub(crate) struct Cut {
     pub removals: usize,
     /// A compaction that is completely removed with this batch.
     pub swept: Option<i64>,
+    /// Bytes of its records, rows and entries, about.
+    pub bytes: u64,
 }
 
 impl Pending {
@@ -178,6 +183,7 @@ impl Pending {
             rows,
             removals,
             swept,
+            bytes: mark.bytes_end.saturating_sub(self.bytes_base) + (marks * ENTRY_OVERHEAD) as u64,
         })
     }
 

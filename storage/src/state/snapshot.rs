@@ -1,14 +1,14 @@
 //! Room storage, state: a view of the whole state at one position of the log. A view, not a file: making
 //! it costs nothing, the records stream out in revision order while it is held.
 //!
-//! It stands at the engine's durable position, so it never covers an entry whose effect a crash could
-//! lose, and purging the log up to it is always safe. Holding it keeps the engine from reusing the room
+//! It stands where the engine's content does, so it never covers an entry that the log does not have
+//! durably; the log itself is purged only up to what is durable here too. Holding it keeps the engine from reusing the room
 //! of what compaction removes meanwhile: drop it when done.
 
 use super::core::{Inner, State};
 use super::install::Staged;
 use super::rows::MembershipRow;
-use crate::engine::{Engine, EngineError, RecordKey, Table, View};
+use crate::engine::{Engine, EngineError, RecordKey, Table, View, Visit, VisitRow};
 use bytes::Bytes;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ impl SnapshotView {
     /// The view at the engine's position; `None` before anything was drained.
     pub(crate) fn take(inner: &Inner) -> Option<SnapshotView> {
         let state = inner.state.read();
-        let mark = state.durable_mark?;
+        let mark = state.engine_mark?;
         let (id, revision, compacted) = (mark.id, mark.revision, mark.compacted);
         let (view, staged) = (state.view.clone(), None);
         Some(SnapshotView {
@@ -61,7 +61,7 @@ impl SnapshotView {
     }
 
     /// The engine of a received snapshot and its file, once.
-    pub(crate) fn take_staged(&self) -> Option<(Box<dyn Engine>, Option<PathBuf>)> {
+    pub(crate) fn take_staged(&self) -> Option<(Box<dyn Engine>, PathBuf)> {
         self.staged.as_ref()?.take()
     }
 
@@ -101,6 +101,27 @@ impl SnapshotView {
         self.view.rows(table)
     }
 
+    /// Visits the rows of a table after `after`, by key, until told to stop.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn scan_rows(
+        &self,
+        table: Table,
+        after: Option<&[u8]>,
+        visit: VisitRow<'_>,
+    ) -> Result<(), EngineError> {
+        self.view.scan_rows(table, after, visit)
+    }
+
+    /// Visits the records from `from` (main and sub) on, in revision order, until told to stop.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn scan(&self, from: (i64, u32), visit: Visit<'_>) -> Result<(), EngineError> {
+        self.view.scan(from, State::after(self.revision), visit)
+    }
+
     /// The next records from `from` (main and sub) on, in revision order, about `bytes_max` of them
     /// but at least one; none at the end. The next call begins after the last one's position.
     ///
@@ -113,16 +134,15 @@ impl SnapshotView {
     ) -> Result<Vec<(RecordKey, Bytes)>, EngineError> {
         let mut records = Vec::new();
         let mut bytes = 0;
-        self.view
-            .scan(from, State::after(self.revision), &mut |key, value| {
-                bytes += value.len() + 18;
-                records.push((key, Bytes::copy_from_slice(value)));
-                if bytes < bytes_max {
-                    ControlFlow::Continue(())
-                } else {
-                    ControlFlow::Break(())
-                }
-            })?;
+        self.scan(from, &mut |key, value| {
+            bytes += value.len() + 18;
+            records.push((key, Bytes::copy_from_slice(value)));
+            if bytes < bytes_max {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
         Ok(records)
     }
 }

@@ -6,8 +6,8 @@ use super::members::Member;
 use super::read::RangeCursor;
 use super::snapshot::SnapshotView;
 use super::sums::HashKvSum;
-use super::{apply, compact, flush, install, open, read, sums};
-use crate::engine::EngineError;
+use super::{apply, checkpoint, compact, flush, install, open, read, sums};
+use crate::engine::{Durability, EngineError};
 use crate::lease::Lessor;
 use crate::wal::DurationsNow;
 use crate::watch::{History, WatchHub, WatchOptions};
@@ -36,6 +36,17 @@ pub enum OpenError {
     /// The engine's file cannot be opened, read or understood.
     #[error("cannot open the store: {0}")]
     Engine(#[from] crate::engine::EngineError),
+    /// The engine asked for is not part of this build.
+    #[error(
+        "the storage engine sled is not part of this build: build it with the cargo feature engine-sled"
+    )]
+    NotBuilt,
+    /// The folder was written by another engine: the one found, the one asked for.
+    #[error(
+        "the data directory was written by the storage engine {0}, not {1}: start with it, or give the \
+         data to a new directory (tenon util snapshot restore, or a new member of the cluster)"
+    )]
+    OtherEngine(&'static str, &'static str),
 }
 
 /// Which engine stands behind a store.
@@ -44,8 +55,19 @@ pub enum EngineKind {
     /// redb, on disk.
     #[default]
     Redb,
-    /// Nothing survives; for tests.
+    /// sled, on disk, beside a checkpoint; needs the feature `engine-sled` and a real disk.
+    Sled,
+    /// Memory, beside a checkpoint on disk.
     Memory,
+}
+
+impl EngineKind {
+    /// Every engine, by its name in `--storage-engine`.
+    pub const NAMES: [(&'static str, EngineKind); 3] = [
+        ("redb", EngineKind::Redb),
+        ("sled", EngineKind::Sled),
+        ("memory", EngineKind::Memory),
+    ];
 }
 
 /// Bounds of a store's memory and rhythm.
@@ -65,6 +87,9 @@ pub struct StoreOptions {
     pub drain_bytes: usize,
     /// Longest time applied entries wait for a drain.
     pub drain_interval: Duration,
+    /// For an engine that keeps nothing itself: bytes drained after which a checkpoint is written, at
+    /// least; a large state waits for half its own size.
+    pub checkpoint_bytes: u64,
     /// Bounds of the watches.
     pub watch: WatchOptions,
 }
@@ -79,6 +104,7 @@ impl Default for StoreOptions {
             undrained_bytes_max: 64 << 20,
             drain_bytes: 8 << 20,
             drain_interval: Duration::from_millis(100),
+            checkpoint_bytes: 64 << 20,
             watch: WatchOptions::default(),
         }
     }
@@ -120,6 +146,10 @@ impl Store {
         let drain = env.spawn("storage drain", flush::run(self.inner.clone()));
         let sweep = env.spawn("storage compaction", compact::run(self.inner.clone()));
         self.tasks.lock().extend([drain, sweep]);
+        if self.inner.engine().durability() == Durability::Checkpoint {
+            let checkpoints = env.spawn("storage checkpoint", checkpoint::run(self.inner.clone()));
+            self.tasks.lock().push(checkpoints);
+        }
     }
 
     /// Drains what the WAL has flushed, ends the tasks and closes the engine, so that the same folder may
@@ -150,6 +180,18 @@ impl Store {
     /// The newest entry whose effect is durable in the engine; 0 before any.
     pub fn engine_durable(&self) -> LogIndex {
         *self.inner.durable.borrow()
+    }
+
+    /// The newest entry whose effect the engine shows: what [`Store::snapshot`] covers.
+    pub fn drained(&self) -> LogIndex {
+        let state = self.inner.state.read();
+        LogIndex(state.engine_mark.map_or(0, |mark| mark.id.index))
+    }
+
+    /// Waits until the engine shows everything that is applied now; returns early for a store that is lost
+    /// or stops.
+    pub async fn wait_drained(&self) {
+        self.inner.wait_drained().await;
     }
 
     /// Follows [`Store::engine_durable`].
@@ -333,7 +375,7 @@ impl Store {
         self.inner.state.read().cluster_version.clone()
     }
 
-    /// The state at the engine's durable position, for snapshots; `None` before anything is durable.
+    /// The state where the engine's content stands, for snapshots; `None` before anything was drained.
     pub fn snapshot(&self) -> Option<SnapshotView> {
         SnapshotView::take(&self.inner)
     }

@@ -1,17 +1,22 @@
 //! Room storage, state: tests. No real time, threads or files; drains and sweeps happen when a test says
 //! so, or through the tasks in a world moved by hand.
 
+mod archive;
+mod checkpoints;
 mod crash;
 mod golden;
 mod install;
 mod model;
 mod random;
 mod refusals;
+#[cfg(feature = "engine-sled")]
+mod sled;
 mod tasks;
 
+use super::checkpoint;
 use super::compact;
 use super::flush::{Drained, drain};
-use super::{Store, StoreOptions};
+use super::{EngineKind, Store, StoreOptions};
 use crate::mvcc::index::Swept;
 use crate::wal::tests::disk::FakeDisk;
 use crate::wal::tests::world::{Hands, node};
@@ -32,6 +37,7 @@ pub(super) struct Life {
     pub env: Env,
     pub hands: Hands,
     pub store: Store,
+    pub options: StoreOptions,
 }
 
 pub(super) fn small() -> StoreOptions {
@@ -41,6 +47,11 @@ pub(super) fn small() -> StoreOptions {
         read_cache_bytes_max: 64 << 10,
         ..StoreOptions::default()
     }
+}
+
+/// The same with another engine.
+pub(super) fn small_on(engine: EngineKind) -> StoreOptions {
+    StoreOptions { engine, ..small() }
 }
 
 pub(super) fn id(term: u64, index: u64) -> LogId {
@@ -58,12 +69,13 @@ impl Life {
 
     pub(super) fn on(disk: FakeDisk, options: StoreOptions) -> Life {
         let (env, hands) = node(&disk, 1);
-        let store = Store::open(&env, Path::new(DIR), options).expect("the store opens");
+        let store = Store::open(&env, Path::new(DIR), options.clone()).expect("the store opens");
         Life {
             disk,
             env,
             hands,
             store,
+            options,
         }
     }
 
@@ -74,10 +86,11 @@ impl Life {
             store,
             hands,
             env,
+            options,
         } = self;
         hands.kill();
         drop((store, env));
-        Life::on(disk, small())
+        Life::on(disk, options)
     }
 
     pub(super) fn next_id(&self) -> LogId {
@@ -124,6 +137,9 @@ impl Life {
         let applied = self.store.applied().map_or(0, |id| id.index);
         self.store.set_wal_flushed(LogIndex(applied));
         while drain(&self.store.inner).expect("the engine works") == Drained::Some {}
+        if self.options.engine != EngineKind::Redb {
+            checkpoint::write_now(&self.store.inner).expect("the disk works");
+        }
     }
 
     /// Sweeps the index for the newest compaction; the removals wait for the next drain.

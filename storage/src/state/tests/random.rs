@@ -2,8 +2,10 @@
 //! restarts between them.
 
 use super::model::Model;
-use super::{Life, op};
+use super::{Life, op, small_on};
 use crate::check;
+use crate::state::EngineKind;
+use crate::wal::tests::disk::FakeDisk;
 use crate::watch::HistoryLimits;
 use proptest::collection::vec;
 use proptest::option;
@@ -239,8 +241,9 @@ fn compare_history(life: &Life, model: &Model, range: &KeyRange, page: usize) {
     assert_eq!(seen, wanted);
 }
 
-fn run(steps: Vec<Step>) {
-    let (mut life, mut model) = (Life::new(), Model::new());
+fn run(engine: EngineKind, steps: Vec<Step>) {
+    let life = Life::on(FakeDisk::default(), small_on(engine));
+    let (mut life, mut model) = (life, Model::new());
     for step in steps {
         match step {
             Step::Run(body) => {
@@ -305,7 +308,10 @@ proptest! {
         ..ProptestConfig::default()
     })]
     #[test]
-    fn the_store_answers_as_the_model(steps in vec(step(), 1..60)) {
-        run(steps);
+    fn the_store_answers_as_the_model(
+        engine in select(vec![EngineKind::Redb, EngineKind::Memory]),
+        steps in vec(step(), 1..60),
+    ) {
+        run(engine, steps);
     }
 }
