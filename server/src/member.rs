@@ -238,9 +238,9 @@ async fn open(
         .unwrap_or_else(|| member_dir.join("wal"));
     let tuning = config.tuning;
     let opened = env.blocking(Lane::Read, move || {
-        let store = Store::open(&world, &member_dir, tuning.store())
+        let store = Store::open(&world, &member_dir, tuning.store)
             .map_err(|e| StartError::Storage(e.to_string()))?;
-        let (wal, recovery) = Wal::open(&world, &wal_dir, tuning.wal())
+        let (wal, recovery) = Wal::open(&world, &wal_dir, tuning.wal)
             .map_err(|e| StartError::Storage(e.to_string()))?;
         Ok((store, wal, recovery))
     });

@@ -61,7 +61,7 @@ pub use metrics::{BUCKETS, Durations, DurationsNow, WalMetrics};
 pub type Done = Box<dyn FnOnce(Result<(), WalError>) + Send>;
 
 /// How a log is kept.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalOptions {
     /// Size of a segment, 4 KiB to 1 GiB. One segment is the unit of purging.
     pub segment_bytes: u64,

@@ -56,7 +56,7 @@ pub use hub::WatchHub;
 pub use stream::{Next, WatchStream};
 
 /// Bounds of a hub.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchOptions {
     /// Queued events of one stream, bytes; one response of any size always fits.
     pub queue_bytes_max: usize,

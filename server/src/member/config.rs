@@ -51,66 +51,24 @@ pub enum Compaction {
     Revision(u64),
 }
 
-/// Sizes and rhythms of storage that no flag sets. The simulator makes them small, so that little work
-/// reaches every path.
+/// Sizes and rhythms of storage; no flag sets them but the engine's. The simulator makes them small, so that
+/// little work reaches every path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Size of a segment of the log.
-    pub wal_segment_bytes: u64,
+    /// The log.
+    pub wal: WalOptions,
     /// Bytes of the log above which old entries go, however many must be kept.
     pub wal_bytes_max: u64,
-    /// Bytes of recent log entries kept in memory.
-    pub wal_tail_bytes: usize,
-    /// Page cache of the engine, bytes.
-    pub engine_cache_bytes: usize,
-    /// Recently written records kept in memory, bytes.
-    pub recent_bytes_max: usize,
-    /// Records read back from the engine kept in memory, bytes.
-    pub read_cache_bytes_max: usize,
-    /// Bytes applied and not yet in the engine at which applying waits.
-    pub undrained_bytes_max: usize,
-    /// Such bytes that start a drain at once.
-    pub drain_bytes: usize,
-    /// Longest time applied entries wait for a drain.
-    pub drain_interval: Duration,
+    /// The state and its engine.
+    pub store: StoreOptions,
 }
 
 impl Default for Tuning {
     fn default() -> Tuning {
-        let (wal, store) = (WalOptions::default(), StoreOptions::default());
         Tuning {
-            wal_segment_bytes: wal.segment_bytes,
+            wal: WalOptions::default(),
             wal_bytes_max: RaftConfig::new(MemberId(0), ClusterId(0)).wal_bytes_max,
-            wal_tail_bytes: wal.tail_bytes,
-            engine_cache_bytes: store.engine_cache_bytes,
-            recent_bytes_max: store.recent_bytes_max,
-            read_cache_bytes_max: store.read_cache_bytes_max,
-            undrained_bytes_max: store.undrained_bytes_max,
-            drain_bytes: store.drain_bytes,
-            drain_interval: store.drain_interval,
-        }
-    }
-}
-
-impl Tuning {
-    /// The log's options.
-    pub fn wal(&self) -> WalOptions {
-        WalOptions {
-            segment_bytes: self.wal_segment_bytes,
-            tail_bytes: self.wal_tail_bytes,
-        }
-    }
-
-    /// The store's options.
-    pub fn store(&self) -> StoreOptions {
-        StoreOptions {
-            engine_cache_bytes: self.engine_cache_bytes,
-            recent_bytes_max: self.recent_bytes_max,
-            read_cache_bytes_max: self.read_cache_bytes_max,
-            undrained_bytes_max: self.undrained_bytes_max,
-            drain_bytes: self.drain_bytes,
-            drain_interval: self.drain_interval,
-            ..StoreOptions::default()
+            store: StoreOptions::default(),
         }
     }
 }
@@ -200,7 +158,7 @@ pub struct MemberConfig {
     pub strict_reconfig: bool,
     /// Towards the cluster.
     pub cluster: ClusterOptions,
-    /// What no flag sets.
+    /// Of storage.
     pub tuning: Tuning,
 }
 

@@ -4,6 +4,8 @@ use crate::disk::CrashMode;
 use crate::rng::SimRng;
 use std::time::Duration;
 use tenon_server::member::config::Tuning;
+use tenon_storage::wal::WalOptions;
+use tenon_storage::{EngineKind, StoreOptions};
 
 /// How a life of the member ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,16 +68,26 @@ pub struct Plan {
 fn small(rng: &mut SimRng) -> Tuning {
     let pick = |rng: &mut SimRng, sizes: &[u64]| *rng.pick(sizes);
     let segment = pick(rng, &[8 << 10, 32 << 10, 1 << 20]);
-    Tuning {
-        wal_segment_bytes: segment,
-        wal_bytes_max: segment * pick(rng, &[1, 2, 8]),
-        wal_tail_bytes: pick(rng, &[1 << 10, 1 << 20]) as usize,
+    let wal_bytes_max = segment * pick(rng, &[1, 2, 8]);
+    let wal = WalOptions {
+        segment_bytes: segment,
+        tail_bytes: pick(rng, &[1 << 10, 1 << 20]) as usize,
+    };
+    let store = StoreOptions {
         engine_cache_bytes: pick(rng, &[64 << 10, 4 << 20]) as usize,
         recent_bytes_max: pick(rng, &[0, 4 << 10, 1 << 20]) as usize,
         read_cache_bytes_max: pick(rng, &[0, 4 << 10, 1 << 20]) as usize,
         undrained_bytes_max: pick(rng, &[8 << 10, 256 << 10]) as usize,
         drain_bytes: pick(rng, &[1, 4 << 10, 64 << 10]) as usize,
         drain_interval: Duration::from_millis(pick(rng, &[1, 20, 100, 1_000])),
+        engine: *rng.pick(&[EngineKind::Redb, EngineKind::Redb, EngineKind::Memory]),
+        checkpoint_bytes: pick(rng, &[1, 2 << 10, 16 << 10]),
+        ..StoreOptions::default()
+    };
+    Tuning {
+        wal,
+        wal_bytes_max,
+        store,
     }
 }
 
@@ -141,14 +153,20 @@ impl Plan {
             life_most: Duration::from_millis(600),
             drift_ppb: 0,
             leases: false,
-            tuning: Tuning {
-                wal_segment_bytes: 8 << 10,
-                wal_bytes_max: 16 << 10,
-                drain_interval: Duration::from_millis(40),
-                ..Tuning::default()
-            },
+            tuning: small_log(),
         }
     }
+}
+
+/// Little of the log, and drains in the middle of the work.
+fn small_log() -> Tuning {
+    let mut tuning = Tuning {
+        wal_bytes_max: 16 << 10,
+        ..Tuning::default()
+    };
+    tuning.wal.segment_bytes = 8 << 10;
+    tuning.store.drain_interval = Duration::from_millis(40);
+    tuning
 }
 
 /// With this chance: after how long, and how long, up to `most_ms`.

@@ -51,7 +51,7 @@ pub(crate) fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Inner
         drain_gate: Mutex::new(()),
         read_cache: ReadCache::new(options.read_cache_bytes_max),
         lessor,
-        watches: WatchHub::new(state.revision, state.compacted, options.watch.clone()),
+        watches: WatchHub::new(state.revision, state.compacted, options.watch),
         pins: Arc::default(),
         checkpoint: super::checkpoint::Rhythm::new(checkpoint, options.checkpoint_bytes),
         commits: crate::wal::Durations::default(),

@@ -68,10 +68,25 @@ impl EngineKind {
         ("sled", EngineKind::Sled),
         ("memory", EngineKind::Memory),
     ];
+
+    /// The engine of that name, if this build has it.
+    ///
+    /// # Errors
+    /// What is wrong with the name, or which feature is missing.
+    pub fn read(name: &str) -> Result<EngineKind, String> {
+        let known = EngineKind::NAMES.iter().find(|(known, _)| *known == name);
+        match known {
+            Some((_, EngineKind::Sled)) if !cfg!(feature = "engine-sled") => {
+                Err(OpenError::NotBuilt.to_string())
+            }
+            Some((_, kind)) => Ok(*kind),
+            None => Err("it must be redb, sled or memory".into()),
+        }
+    }
 }
 
 /// Bounds of a store's memory and rhythm.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
     /// The engine.
     pub engine: EngineKind,

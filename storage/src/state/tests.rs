@@ -69,7 +69,7 @@ impl Life {
 
     pub(super) fn on(disk: FakeDisk, options: StoreOptions) -> Life {
         let (env, hands) = node(&disk, 1);
-        let store = Store::open(&env, Path::new(DIR), options.clone()).expect("the store opens");
+        let store = Store::open(&env, Path::new(DIR), options).expect("the store opens");
         Life {
             disk,
             env,

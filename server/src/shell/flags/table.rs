@@ -125,6 +125,7 @@ pub const FLAGS: &[Flag] = &[
     row("max-learners", "1", INT, SAME, Works),
     // Tenon's own.
     row("auto-promote-learners", "false", BOOL, SAME, Works),
+    row("storage-engine", "redb", TEXT, SAME, Works),
     row("auto-compaction-mode", "periodic", TEXT, SAME, Works),
     row("auto-compaction-retention", "0", TEXT, SAME, Works),
     row("discovery-srv", "", TEXT, SAME, Refused(DISCOVERY)),

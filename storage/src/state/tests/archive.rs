@@ -56,7 +56,9 @@ fn read(bytes: &[u8], check: HashCheck) -> Result<Vec<Piece>, ArchiveError> {
     Ok(pieces)
 }
 
-fn content(view: &Arc<dyn View>) -> (Vec<(RecordKey, Bytes)>, Vec<Vec<(Bytes, Bytes)>>) {
+type Rows = Vec<(Bytes, Bytes)>;
+
+fn content(view: &Arc<dyn View>) -> (Vec<(RecordKey, Bytes)>, [Rows; Table::ALL.len()]) {
     let mut records = Vec::new();
     view.scan((0, 0), (i64::MAX, 0), &mut |key, value| {
         records.push((key, Bytes::copy_from_slice(value)));
@@ -64,7 +66,7 @@ fn content(view: &Arc<dyn View>) -> (Vec<(RecordKey, Bytes)>, Vec<Vec<(Bytes, By
     })
     .expect("a scan");
     let rows = Table::ALL.map(|table| view.rows(table).expect("rows"));
-    (records, rows.to_vec())
+    (records, rows)
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn crash_and_check(
     let disk = FakeDisk::default();
     disk.crash_at(at);
     let (env, hands) = node(&disk, 1);
-    let durable = match Store::open(&env, Path::new(DIR), options.clone()) {
+    let durable = match Store::open(&env, Path::new(DIR), options) {
         Err(_) => 0,
         Ok(store) => live(
             &Life {
@@ -99,7 +99,7 @@ fn crash_and_check(
                 env,
                 hands,
                 store,
-                options: options.clone(),
+                options,
             },
             log,
         ),

@@ -184,7 +184,7 @@ fn cut_while_installing(options: &StoreOptions, every: usize) {
     // Not every step: the way there may have many that are alike.
     for at in (1..).step_by(every) {
         let disk = FakeDisk::default();
-        let life = behind(disk.clone(), options.clone());
+        let life = behind(disk.clone(), *options);
         let Life {
             store, env, hands, ..
         } = life;
@@ -196,7 +196,7 @@ fn cut_while_installing(options: &StoreOptions, every: usize) {
         drop((store, env));
         disk.restart(left[at as usize % left.len()], at);
         let (env, _hands) = node(&disk, 1);
-        let store = Store::open(&env, Path::new(DIR), options.clone()).expect("it opens");
+        let store = Store::open(&env, Path::new(DIR), *options).expect("it opens");
         let applied = store.applied();
         if applied == Some(snapshot.log_id()) {
             assert_eq!(sums(&store), want, "crash at {at}");

@@ -11,8 +11,8 @@ use crate::wal::tests::disk::FakeDisk;
 use crate::wal::tests::world::{Dice, Hands, node};
 use std::path::Path;
 use std::sync::Arc;
-use tenon_env::Env;
 use tenon_env::real::RealDisk;
+use tenon_env::{Disk, Env, OpenMode};
 use tenon_proto::ids::LogIndex;
 
 /// A store over sled in a folder of the real file system.
@@ -32,25 +32,24 @@ enum Sled {
 }
 
 fn copy(from: &Path, to: &Path, left: Sled, dice: &mut Dice) {
-    std::fs::create_dir_all(to).expect("a folder");
-    for entry in std::fs::read_dir(from).expect("a folder") {
-        let entry = entry.expect("an entry");
-        let name = entry.file_name();
-        let is_sled = name.to_string_lossy().starts_with("sled-");
-        if entry.file_type().expect("a type").is_dir() {
-            if !is_sled || !matches!(left, Sled::Nothing) {
-                copy(&entry.path(), &to.join(name), left, dice);
+    RealDisk.create_dir_all(to).expect("a folder");
+    for entry in RealDisk.list(from).expect("a folder") {
+        let (from, to) = (from.join(&entry.name), to.join(&entry.name));
+        if entry.is_dir {
+            if !entry.name.starts_with("sled-") || !matches!(left, Sled::Nothing) {
+                copy(&from, &to, left, dice);
             }
             continue;
         }
         // sled's own threads rename and remove files meanwhile.
-        let Ok(mut bytes) = std::fs::read(entry.path()) else {
+        let Ok(mut bytes) = RealDisk.read(&from) else {
             continue;
         };
         if from.to_string_lossy().contains("sled-") && matches!(left, Sled::Pieces) {
             bytes.truncate(dice.below(bytes.len() as u64 + 1) as usize);
         }
-        std::fs::write(to.join(name), bytes).expect("written");
+        let file = RealDisk.open(&to, OpenMode::CreateNew).expect("a file");
+        file.write_all_at(&bytes, 0).expect("written");
     }
 }
 
@@ -82,7 +81,7 @@ fn whatever_a_crash_leaves_of_sled_checkpoint_and_log_give_the_state() {
         replay(&again, &log, log.len());
         assert_eq!(sums(&again), want, "{left:?} left at {upto}");
         drop(again);
-        std::fs::remove_dir_all(&crashed).expect("removed");
+        RealDisk.remove_dir_all(&crashed).expect("removed");
     }
     replay(&store, &log, log.len());
     assert_eq!(sums(&store), want);
@@ -104,9 +103,8 @@ fn a_snapshot_is_taken_over_and_survives() {
     drop(received);
     assert_eq!(all_sums(&store), all_sums(&source.store));
     let folders = || {
-        let snap = std::fs::read_dir(dir.join("snap")).expect("a folder");
-        snap.filter(|entry| entry.as_ref().expect("an entry").path().is_dir())
-            .count()
+        let names = RealDisk.list(&dir.join("snap")).expect("a folder");
+        names.iter().filter(|entry| entry.is_dir).count()
     };
     assert_eq!(folders(), 1, "the old engine's files went with it");
     let after = base.path().join("after");
