@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tenon_proto::ids::{ClusterId, MemberId};
 use tenon_raft::RaftConfig;
-use tenon_storage::StoreOptions;
 use tenon_storage::wal::WalOptions;
+use tenon_storage::{EngineKind, StoreOptions};
 
 /// How a member without data begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +70,19 @@ impl Default for Tuning {
             wal_bytes_max: RaftConfig::new(MemberId(0), ClusterId(0)).wal_bytes_max,
             store: StoreOptions::default(),
         }
+    }
+}
+
+impl Tuning {
+    /// The defaults, with the engine that `--storage-engine` names.
+    ///
+    /// # Errors
+    /// What is wrong with the name, or which feature this build lacks.
+    pub fn on_engine(name: &str) -> Result<Tuning, String> {
+        let mut tuning = Tuning::default();
+        tuning.store.engine =
+            EngineKind::read(name).map_err(|why| format!("--storage-engine {name:?}: {why}"))?;
+        Ok(tuning)
     }
 }
 
@@ -265,6 +278,19 @@ pub(crate) mod tests {
             strict_reconfig: true,
             cluster: ClusterOptions::default(),
             tuning: Tuning::default(),
+        }
+    }
+
+    #[test]
+    fn engines_are_known_by_name() {
+        let engine = |name| Tuning::on_engine(name).map(|tuning| tuning.store.engine);
+        assert_eq!(engine("redb"), Ok(EngineKind::Redb));
+        assert_eq!(engine("memory"), Ok(EngineKind::Memory));
+        assert!(engine("bolt").is_err_and(|why| why.contains("redb, sled or memory")));
+        if cfg!(feature = "engine-sled") {
+            assert_eq!(engine("sled"), Ok(EngineKind::Sled));
+        } else {
+            assert!(engine("sled").is_err_and(|why| why.contains("engine-sled")));
         }
     }
 

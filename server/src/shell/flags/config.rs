@@ -10,7 +10,6 @@ use crate::member::config::{
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
-use tenon_storage::EngineKind;
 
 /// Which program the process was started as; it decides the default data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -414,16 +413,8 @@ fn member_config(
         max_learners: usize::try_from(settings.int("max-learners")).unwrap_or(0),
         strict_reconfig: settings.flag("strict-reconfig-check"),
         cluster: cluster_options(settings),
-        tuning: tuning(settings)?,
+        tuning: Tuning::on_engine(&settings.text("storage-engine")).map_err(Exit::Rejected)?,
     })
-}
-
-fn tuning(settings: &Settings) -> Result<Tuning, Exit> {
-    let name = settings.text("storage-engine");
-    let mut tuning = Tuning::default();
-    tuning.store.engine = EngineKind::read(&name)
-        .map_err(|why| Exit::Rejected(format!("--storage-engine {name:?}: {why}")))?;
-    Ok(tuning)
 }
 
 fn cluster_options(settings: &Settings) -> ClusterOptions {
