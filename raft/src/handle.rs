@@ -241,6 +241,8 @@ async fn start(
     recovery: Recovery,
 ) -> Result<RaftHandle, StartError> {
     let settings = Arc::new(config::openraft(&config)?);
+    let agree = store.check_log(&recovery);
+    agree.map_err(|e| StartError::Storage(e.to_string()))?;
     let first = config.initial.as_ref().map(first_nodes).transpose()?;
     let member = config.member_id;
     let is_empty = recovery.last.is_none() && recovery.vote.is_none() && store.applied().is_none();

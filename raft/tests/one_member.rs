@@ -1,5 +1,10 @@
 //! Room `raft`, test: one voter from bootstrap to restart, on a real disk.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the test moves files as an operator would"
+)]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +13,7 @@ use tenon_proto::command::{Command, command, command_result};
 use tenon_proto::etcdserverpb::{PutRequest, RangeRequest};
 use tenon_proto::ids::{ClusterId, LogIndex, MemberId};
 use tenon_proto::log::{Membership, Node, NodeSet};
-use tenon_raft::{ProposeError, RaftConfig, RaftHandle, Reason};
+use tenon_raft::{ProposeError, RaftConfig, RaftHandle, Reason, StartError};
 use tenon_storage::wal::{Wal, WalOptions};
 use tenon_storage::{Store, StoreOptions};
 
@@ -35,6 +40,10 @@ fn config(first: bool) -> RaftConfig {
 }
 
 async fn start(dir: &Path, config: RaftConfig) -> Member {
+    open(dir, config).await.expect("a member")
+}
+
+async fn open(dir: &Path, config: RaftConfig) -> Result<Member, StartError> {
     let env = real::env_without_peers();
     let store = Store::open(&env, dir, StoreOptions::default()).expect("a store");
     store.start(&env);
@@ -44,11 +53,18 @@ async fn start(dir: &Path, config: RaftConfig) -> Member {
     };
     let (wal, recovery) = Wal::open(&env, &dir.join("wal"), options).expect("a log");
     let raft = RaftHandle::start(&env, config, store.clone(), (wal.clone(), recovery)).await;
-    Member {
-        env,
-        store,
-        wal,
-        raft: raft.expect("a member"),
+    match raft {
+        Ok(raft) => Ok(Member {
+            env,
+            store,
+            wal,
+            raft,
+        }),
+        Err(refused) => {
+            store.shutdown().await;
+            wal.close().await;
+            Err(refused)
+        }
     }
 }
 
@@ -115,6 +131,44 @@ async fn what_is_acknowledged_is_read_and_survives_a_restart() {
     let (later, revision) = member.put("b", b"2").await.expect("a put");
     assert!(later > index);
     assert_eq!(revision, 3);
+    member.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_was_removed_or_put_back_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let [log, old, aside] = ["wal", "old", "aside"].map(|name| dir.path().join(name));
+    let member = start(dir.path(), config(true)).await;
+    member.put("a", b"1").await.expect("a put");
+    member.stop().await;
+    std::fs::create_dir(&old).expect("a folder");
+    for file in std::fs::read_dir(&log).expect("a folder") {
+        let file = file.expect("a file");
+        std::fs::copy(file.path(), old.join(file.file_name())).expect("a copy");
+    }
+    let member = start(dir.path(), config(true)).await;
+    member.put("b", b"2").await.expect("a put");
+    member.stop().await;
+
+    std::fs::rename(&log, &aside).expect("moved away");
+    for expected in [
+        "there is no write-ahead log",
+        "there is no write-ahead log",
+        "ends at",
+    ] {
+        if expected == "ends at" {
+            std::fs::remove_dir_all(&log).expect("removed");
+            std::fs::rename(&old, &log).expect("put back");
+        }
+        let refused = open(dir.path(), config(true)).await.err().expect("refused");
+        assert!(refused.to_string().contains(expected), "{refused}");
+    }
+
+    std::fs::remove_dir_all(&log).expect("removed");
+    std::fs::rename(&aside, &log).expect("put back");
+    let member = start(dir.path(), config(true)).await;
+    assert!(member.raft.wait_recovered(member.soon()).await);
+    assert_eq!(member.get("b").as_deref(), Some(&b"2"[..]));
     member.stop().await;
 }
 

@@ -20,6 +20,7 @@
 //!
 //! What this does not do: propose, decide who leads, wait for commits, authenticate.
 
+mod agree;
 mod alarms;
 mod apply;
 mod checkpoint;
@@ -43,6 +44,7 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
+pub use agree::Disagreement;
 pub use install::SnapshotReceiver;
 pub use members::Member;
 pub use read::RangeCursor;

@@ -123,6 +123,12 @@ impl SnapshotReceiver {
         if self.last.0 > meta.position.revision {
             return Err(damaged("a position that covers its records"));
         }
+        drop(view);
+        self.engine.commit(&Batch {
+            rows: vec![super::rows::received(&id)],
+            ..Batch::default()
+        })?;
+        let view = self.engine.view()?;
         let at = (meta.position.revision, meta.position.compacted_next - 1);
         let durability = self.engine.durability();
         let staged = Staged {

@@ -12,6 +12,7 @@ pub(crate) const FORMAT: u8 = 1;
 const FORMAT_KEY: &[u8] = b"format";
 const POSITION_KEY: &[u8] = b"position";
 const MEMBERSHIP_KEY: &[u8] = b"membership";
+const RECEIVED_KEY: &[u8] = b"received";
 const CLUSTER_VERSION_KEY: &[u8] = b"cluster_version";
 
 /// Where the engine's content stands; written with every batch.
@@ -98,6 +99,11 @@ pub(crate) fn membership(id: &LogId, membership: &Membership) -> RowChange {
     meta(MEMBERSHIP_KEY, row.encode_to_vec())
 }
 
+/// The row that says that the engine began as a snapshot received at `id`.
+pub(crate) fn received(id: &LogId) -> RowChange {
+    meta(RECEIVED_KEY, id.encode_to_vec())
+}
+
 /// The row of the cluster's version.
 pub(crate) fn cluster_version(version: &str) -> RowChange {
     meta(CLUSTER_VERSION_KEY, version.as_bytes().to_vec())
@@ -120,6 +126,7 @@ pub(crate) struct Meta {
     pub format: Option<u8>,
     pub position: PositionRow,
     pub membership: MembershipRow,
+    pub received: Option<LogId>,
     pub cluster_version: String,
 }
 
@@ -136,6 +143,10 @@ impl Meta {
                 MEMBERSHIP_KEY => {
                     let row = MembershipRow::decode(value.clone());
                     meta.membership = row.map_err(|_| "membership")?;
+                }
+                RECEIVED_KEY => {
+                    let id = LogId::decode(value.clone());
+                    meta.received = Some(id.map_err(|_| "received")?);
                 }
                 CLUSTER_VERSION_KEY => {
                     let text = String::from_utf8(value.to_vec());

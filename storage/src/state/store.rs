@@ -1,15 +1,17 @@
 //! Room storage, state: the public face of a member's replicated state.
 
+use super::agree::{self, Disagreement};
 use super::core::Inner;
 use super::install::SnapshotReceiver;
 use super::members::Member;
 use super::read::RangeCursor;
+use super::rows::Meta;
 use super::snapshot::SnapshotView;
 use super::sums::HashKvSum;
 use super::{apply, checkpoint, compact, flush, install, open, read, sums};
-use crate::engine::{Durability, EngineError};
+use crate::engine::{Durability, EngineError, Table};
 use crate::lease::Lessor;
-use crate::wal::DurationsNow;
+use crate::wal::{DurationsNow, Recovery};
 use crate::watch::{History, WatchHub, WatchOptions};
 use parking_lot::Mutex;
 use std::path::Path;
@@ -47,6 +49,9 @@ pub enum OpenError {
          data to a new directory (tenon util snapshot restore, or a new member of the cluster)"
     )]
     OtherEngine(&'static str, &'static str),
+    /// Engine and log do not belong together.
+    #[error("{0}")]
+    Disagreement(#[from] Disagreement),
 }
 
 /// Which engine stands behind a store.
@@ -185,6 +190,18 @@ impl Store {
         if let Ok(Err(error)) = closed {
             tracing::warn!(%error, "the storage engine did not close in order");
         }
+    }
+
+    /// Whether the log found beside this freshly opened store is the one it was filled from; to be asked
+    /// before anything is written to either.
+    ///
+    /// # Errors
+    /// [`OpenError::Disagreement`]; what the disk says.
+    pub fn check_log(&self, log: &Recovery) -> Result<(), OpenError> {
+        let state = self.inner.state.read();
+        let rows = state.view.rows(Table::Meta)?;
+        let meta = Meta::read(&rows).map_err(|row| EngineError::Damaged(format!("row {row}")))?;
+        Ok(agree::check(state.applied, meta.received, log)?)
     }
 
     /// The newest applied entry.

@@ -3,6 +3,7 @@
 use super::{DIR, Life, compaction, id, put, range, small, small_on};
 use crate::engine::{EngineError, Table};
 use crate::state::{EngineKind, SnapshotView, Store, StoreOptions};
+use crate::wal::Recovery;
 use crate::wal::tests::disk::{FakeDisk, Left};
 use crate::wal::tests::world::node;
 use std::path::Path;
@@ -12,7 +13,7 @@ use tenon_proto::etcdserverpb::{
     PutRequest, PutResponse,
 };
 use tenon_proto::ids::{LogIndex, Revision};
-use tenon_proto::log::{Membership, Node, NodeSet};
+use tenon_proto::log::{Membership, Node, NodeSet, Vote};
 
 /// A store with something in every table, drained, and more that is not.
 pub(super) fn source() -> Life {
@@ -198,6 +199,15 @@ fn cut_while_installing(options: &StoreOptions, every: usize) {
         let (env, _hands) = node(&disk, 1);
         let store = Store::open(&env, Path::new(DIR), *options).expect("it opens");
         let applied = store.applied();
+        // The log was not reset to the snapshot yet.
+        let log = Recovery {
+            vote: Some(Vote::default()),
+            committed: None,
+            purged: None,
+            last: Some(id(1, 2)),
+            truncated_tail: false,
+        };
+        store.check_log(&log).expect("the log is its own");
         if applied == Some(snapshot.log_id()) {
             assert_eq!(sums(&store), want, "crash at {at}");
             seen_new += 1;
