@@ -9,6 +9,7 @@ mod corruption;
 pub mod data_dir;
 pub mod join;
 mod leave;
+mod log_place;
 
 use crate::service::cluster::Cluster;
 use crate::service::lease::Duty;
@@ -237,6 +238,7 @@ async fn open(
         .clone()
         .unwrap_or_else(|| member_dir.join("wal"));
     let tuning = config.tuning;
+    let (member_path, wal_path) = (member_dir.clone(), wal_dir.clone());
     let opened = env.blocking(Lane::Read, move || {
         let store = Store::open(&world, &member_dir, tuning.store)
             .map_err(|e| StartError::Storage(e.to_string()))?;
@@ -244,9 +246,12 @@ async fn open(
             .map_err(|e| StartError::Storage(e.to_string()))?;
         Ok((store, wal, recovery))
     });
-    opened
+    let (store, wal, recovery) = opened
         .await
-        .map_err(|gone| StartError::Storage(gone.to_string()))?
+        .map_err(|gone| StartError::Storage(gone.to_string()))??;
+    let places = (&*member_path, &*wal_path);
+    log_place::settle(env, places, &store, (&wal, &recovery)).await?;
+    Ok((store, wal, recovery))
 }
 
 /// Tells the cluster this member's name and client URLs, until it knows them.

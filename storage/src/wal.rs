@@ -100,6 +100,8 @@ pub struct Recovery {
     pub last: Option<LogId>,
     /// Whether a write that a crash had interrupted was cut off.
     pub truncated_tail: bool,
+    /// Whether the folder held a log at all, be it empty of entries.
+    pub begun: bool,
 }
 
 /// Whether the disk has room for the log.
@@ -197,6 +199,7 @@ impl Wal {
             purged: state.purged,
             last: state.last,
             truncated_tail: found.torn,
+            begun: found.last.is_some(),
         };
         let metrics = Arc::new(WalMetrics::default());
         let shared = Arc::new(Shared {

@@ -8,11 +8,15 @@ use crate::{DirEntry, Disk, File, FileLock, OpenMode};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The files of this machine.
+/// Everything stored is its owner's alone, as etcd keeps it: values are as secret as their readers' rights say.
+const FILE_MODE: u32 = 0o600;
+const DIR_MODE: u32 = 0o700;
+
+/// The files of this machine. What it creates only the owner may read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
@@ -71,7 +75,7 @@ fn entry(name: String, meta: &fs::Metadata) -> DirEntry {
 impl Disk for RealDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let mut how = fs::OpenOptions::new();
-        how.read(true).write(mode != OpenMode::Read);
+        how.read(true).write(mode != OpenMode::Read).mode(FILE_MODE);
         match mode {
             OpenMode::Read | OpenMode::ReadWrite => {}
             OpenMode::Create => {
@@ -85,7 +89,10 @@ impl Disk for RealDisk {
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(DIR_MODE)
+            .create(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -146,6 +153,7 @@ impl Disk for RealDisk {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(FILE_MODE)
             .open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Box::new(RealLock { _locked: file })),

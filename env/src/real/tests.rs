@@ -4,6 +4,7 @@ use super::*;
 use crate::{Disk, Gone, Instant, Lane, OpenMode, scope};
 use parking_lot::Mutex;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 #[test]
@@ -22,6 +23,21 @@ fn disk_write_atomic_replaces_and_leaves_no_rest() {
         .map(|e| e.name)
         .collect();
     assert_eq!(names, ["state"]);
+}
+
+#[test]
+fn what_is_created_only_its_owner_reads() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let deep = dir.path().join("a/b");
+    RealDisk.create_dir_all_synced(&deep).unwrap();
+    RealDisk.write_atomic(&deep.join("f"), b"x").unwrap();
+    drop(RealDisk.lock(&deep.join("lock")).unwrap());
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir.path().join("a")), 0o700);
+    assert_eq!(mode(&deep), 0o700);
+    assert_eq!(mode(&deep.join("f")), 0o600);
+    assert_eq!(mode(&deep.join("lock")), 0o600);
 }
 
 #[test]

@@ -102,6 +102,7 @@ mod tests {
             purged,
             last: last.or(purged),
             truncated_tail: false,
+            begun: true,
         }
     }
 

@@ -206,6 +206,7 @@ fn cut_while_installing(options: &StoreOptions, every: usize) {
             purged: None,
             last: Some(id(1, 2)),
             truncated_tail: false,
+            begun: true,
         };
         store.check_log(&log).expect("the log is its own");
         if applied == Some(snapshot.log_id()) {
