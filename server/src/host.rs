@@ -5,4 +5,13 @@
 pub mod door;
 pub mod floor;
 mod health;
+mod keep_alive;
+mod link;
 pub mod remote;
+pub mod streams;
+mod watch_move;
+mod watch_row;
+mod watches;
+
+#[cfg(test)]
+mod tests;

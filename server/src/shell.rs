@@ -13,5 +13,6 @@ pub mod notify;
 pub mod peer;
 pub mod run;
 mod running;
+pub mod upstream;
 
 pub use run::main;

@@ -25,7 +25,7 @@ use tenon_env::sync::{Mutex, Notify, watch};
 use tenon_proto::caller::Caller;
 use tenon_proto::code::Code;
 use tenon_proto::error::Error;
-use tenon_proto::etcdserverpb::TxnRequest;
+use tenon_proto::etcdserverpb::{ResponseHeader, TxnRequest};
 use tenon_storage::check;
 
 /// Pause between looks at a member that is not fit to answer yet.
@@ -113,22 +113,6 @@ pub struct Visit {
     pub info: CallInfo,
 }
 
-impl Visit {
-    /// The host's own member, when the visit is to it.
-    ///
-    /// # Errors
-    /// `Unimplemented` when it is not: streams are not forwarded yet.
-    pub fn member(&self) -> Result<Arc<Services>, Error> {
-        match self.stay.backend() {
-            Backend::Member(services) => Ok(services.clone()),
-            _ => Err(Error::other(
-                Code::Unimplemented,
-                "tenon: streams are not forwarded yet",
-            )),
-        }
-    }
-}
-
 /// Why the endpoint did not move, or not wholly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SwitchError {
@@ -209,6 +193,19 @@ impl Door {
     /// The floor itself, to be shared with every [`Remote`] of this door.
     pub fn shared_floor(&self) -> SharedFloor {
         self.shared.floor.clone()
+    }
+
+    /// A member elsewhere answered with this header, outside a stream of events: takes note, and lifts it to what
+    /// this host has answered already.
+    pub(super) fn answered(&self, header: &mut ResponseHeader) {
+        self.answered_in_stream(header);
+        header.revision = header.revision.max(self.floor().revision);
+    }
+
+    /// As [`Door::answered`] where the revision means what was sent so far, so that it is left as it is.
+    pub(super) fn answered_in_stream(&self, header: &mut ResponseHeader) {
+        self.shared.floor.raise(Floor::from(&*header));
+        header.raft_term = header.raft_term.max(self.floor().raft_term);
     }
 
     /// The stay that new calls begin in.
@@ -352,7 +349,11 @@ impl Door {
 }
 
 /// A member's own rules for letting a call in.
-fn admit_here(services: &Services, method: Method, needs_leader: NeedsLeader) -> Result<(), Error> {
+pub(super) fn admit_here(
+    services: &Services,
+    method: Method,
+    needs_leader: NeedsLeader,
+) -> Result<(), Error> {
     let context = &services.context;
     if needs_leader == NeedsLeader::Yes && !context.has_leader() {
         return Err(Error::NoLeader);

@@ -10,6 +10,7 @@
 
 mod discover;
 mod forward;
+mod stream;
 mod targets;
 
 use super::floor::SharedFloor;

@@ -8,7 +8,7 @@ mod health;
 mod kv;
 mod lease;
 mod maintenance;
-mod requests;
+pub(in crate::shell) mod requests;
 mod watch;
 
 use crate::service::method::Method;

@@ -17,14 +17,14 @@ use tenon_proto::etcdserverpb::ResponseHeader;
 pub(super) const REQUEST_TIME: Duration = Duration::from_secs(7);
 /// How long one attempt may take after which the request is sent elsewhere: reads of one key are answered or refused
 /// long before.
-const ATTEMPT_TIME: Duration = Duration::from_secs(3);
+pub(super) const ATTEMPT_TIME: Duration = Duration::from_secs(3);
 /// How long an attempt may take that is not made twice, or that reads much.
 const LONG_TIME: Duration = Duration::from_secs(60);
 /// Pause before the next attempt when nobody is to blame: a leader is being elected, or a member is a moment behind.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// What to do after an attempt.
-enum Verdict {
+pub(super) enum Verdict {
     Give(Result<Bytes, Error>),
     /// Not done, or harmless: ask again. The target is left alone for a while when it is to blame.
     Again(Error, Option<String>),
@@ -110,7 +110,7 @@ impl Remote {
         }
     }
 
-    async fn after(&self, target: &str, blame: Option<String>) {
+    pub(super) async fn after(&self, target: &str, blame: Option<String>) {
         match blame {
             Some(why) => self.blame(target, why),
             None => self.env.sleep(PAUSE).await,
@@ -125,7 +125,7 @@ impl Remote {
     }
 }
 
-fn check_hops(call: &CallInfo) -> Result<(), Missed> {
+pub(super) fn check_hops(call: &CallInfo) -> Result<(), Missed> {
     if call.hops > HOPS_MAX {
         let text = "the hosts asked forward this call in a circle; none of them knows a member";
         return Err(refused(unavailable(text)));
@@ -133,14 +133,14 @@ fn check_hops(call: &CallInfo) -> Result<(), Missed> {
     Ok(())
 }
 
-fn refused(error: Error) -> Missed {
+pub(super) fn refused(error: Error) -> Missed {
     Missed {
         error,
         not_done: false,
     }
 }
 
-fn not_done(error: Error) -> Missed {
+pub(super) fn not_done(error: Error) -> Missed {
     Missed {
         error,
         not_done: true,
@@ -156,7 +156,7 @@ fn reads_much(method: Method) -> bool {
     matches!(method, Method::MaintenanceHash | Method::MaintenanceHashKv)
 }
 
-fn judge(
+pub(super) fn judge(
     method: Method,
     repeat: Repeat,
     floor: Floor,

@@ -1,64 +1,57 @@
-//! Room `server/shell`: the answers of a streaming method: what a service sends over a channel, as the stream
-//! that tonic wants. Counts messages and the call's end. The service itself may run inside the stream: then
-//! an event goes to the client without a change of tasks.
+//! Room `server/shell`: the answers of a streaming method: what comes out of the host's door, as the stream that
+//! tonic wants. Counts messages and the call's end. The reading of requests may run inside the stream: then an
+//! answer follows its request without a change of tasks.
 
 use super::gate::Running;
+use crate::host::streams::Stream as Messages;
+use futures_util::StreamExt;
 use prost::Message;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tenon_env::BoxFuture;
-use tenon_env::sync::mpsc;
 use tenon_proto::code::Code;
 use tenon_proto::error::Error;
 use tokio_stream::Stream;
 use tonic::Status;
 
-/// The stream. Dropping it, as tonic does when the client is gone, closes the channel, and ends the service
-/// that runs inside.
+/// The stream. Dropping it, as tonic does when the client is gone, ends what runs inside.
 pub struct Answers<R> {
-    from: mpsc::Receiver<Result<R, Error>>,
+    from: Messages<R>,
     running: Option<Arc<Running>>,
-    /// The service, while it runs inside; it alone sends to `from`.
-    inside: Option<BoxFuture<'static, ()>>,
+    /// What reads the requests, while it does.
+    reading: Option<BoxFuture<'static, ()>>,
 }
 
 impl<R> Answers<R> {
     /// The answers of a call that has begun.
-    pub fn new(from: mpsc::Receiver<Result<R, Error>>, running: Arc<Running>) -> Answers<R> {
+    pub fn new(from: Messages<R>, running: Arc<Running>) -> Answers<R> {
         Answers {
             from,
             running: Some(running),
-            inside: None,
+            reading: None,
         }
     }
 
-    /// The answers of a call whose service, the only sender to `from`, runs whenever this is polled and
-    /// nothing is left to send.
-    pub fn of(
-        service: impl Future<Output = ()> + Send + 'static,
-        from: mpsc::Receiver<Result<R, Error>>,
+    /// As [`Answers::new`]; `reading` runs whenever this is polled.
+    pub fn beside(
+        reading: impl Future<Output = ()> + Send + 'static,
+        from: Messages<R>,
         running: Arc<Running>,
     ) -> Answers<R> {
         Answers {
-            from,
-            running: Some(running),
-            inside: Some(Box::pin(service)),
+            reading: Some(Box::pin(reading)),
+            ..Answers::new(from, running)
         }
     }
 
     fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<R, Error>>> {
-        while let Some(service) = &mut self.inside {
-            if let Ok(item) = self.from.try_recv() {
-                return Poll::Ready(Some(item));
-            }
-            if service.as_mut().poll(cx).is_ready() {
-                self.inside = None;
-            } else if self.from.is_empty() {
-                return Poll::Pending;
-            }
+        if let Some(reading) = &mut self.reading
+            && reading.as_mut().poll(cx).is_ready()
+        {
+            self.reading = None;
         }
-        self.from.poll_recv(cx)
+        self.from.poll_next_unpin(cx)
     }
 
     fn end(&mut self, code: Code) {

@@ -5,10 +5,11 @@ use super::answers::Answers;
 use super::gate::Gate;
 use crate::service::Services;
 use crate::service::method::Method;
+use futures_util::StreamExt;
 use std::sync::Arc;
-use tenon_env::sync::mpsc;
 use tenon_proto::etcdserverpb as pb;
 use tenon_proto::etcdserverpb::kv_server::Kv;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 /// Adapts [`crate::service::kv::Kv`] to gRPC.
@@ -69,13 +70,14 @@ impl Kv for KvRpc {
         request: Request<pb::RangeRequest>,
     ) -> Result<Response<Self::RangeStreamStream>, Status> {
         let (running, visit) = self.0.begin(Method::KvRangeStream, request.metadata())?;
-        let (out, answers) = mpsc::channel(4);
-        let kv = visit.member()?.kv.clone();
-        let request = request.into_inner();
-        let env = self.0.door.env();
-        env.spawn("range-stream", async move {
-            kv.range_stream(&visit.caller, request, out).await
-        });
-        Ok(Response::new(Answers::new(answers, Arc::new(running))))
+        let here = |s: Arc<Services>, caller, request, out| async move {
+            s.kv.range_stream(&caller, request, out).await;
+        };
+        let parts = self
+            .0
+            .door
+            .parts(visit, Method::KvRangeStream, request.into_inner(), here);
+        let parts = ReceiverStream::new(parts).boxed();
+        Ok(Response::new(Answers::new(parts, Arc::new(running))))
     }
 }

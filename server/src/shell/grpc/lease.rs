@@ -7,13 +7,9 @@ use super::requests;
 use crate::service::Services;
 use crate::service::method::Method;
 use std::sync::Arc;
-use tenon_env::sync::mpsc;
 use tenon_proto::etcdserverpb as pb;
 use tenon_proto::etcdserverpb::lease_server::Lease;
 use tonic::{Request, Response, Status, Streaming};
-
-/// Answers written ahead of a slow client.
-const AHEAD: usize = 64;
 
 /// Adapts [`crate::service::lease::Lease`] to gRPC.
 pub struct LeaseRpc(pub Gate);
@@ -72,16 +68,8 @@ impl Lease for LeaseRpc {
             .0
             .begin(Method::LeaseLeaseKeepAlive, request.metadata())?;
         let running = Arc::new(running);
-        let (requests, pump) = requests::beside(request.into_inner(), running.clone());
-        let (out, answers) = mpsc::channel(AHEAD);
-        let lease = visit.member()?.lease.clone();
-        let service = async move {
-            tokio::select! {
-                biased;
-                () = pump => {}
-                () = lease.keep_alive(&visit.caller, visit.info.needs_leader, requests, out) => {}
-            }
-        };
-        Ok(Response::new(Answers::of(service, answers, running)))
+        let (requests, reading) = requests::beside(request.into_inner(), running.clone());
+        let answers = self.0.door.keep_alive(visit, requests);
+        Ok(Response::new(Answers::beside(reading, answers, running)))
     }
 }

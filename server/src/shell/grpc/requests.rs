@@ -22,8 +22,7 @@ where
     requests
 }
 
-/// Requests for a service that runs beside them in one task: the channel, and the future that fills it and
-/// then waits, so that the service decides when the call ends.
+/// Requests that are read in the task that answers them: the channel, and the future that fills it.
 pub fn beside<Q>(
     from: Streaming<Q>,
     running: Arc<Running>,
@@ -32,11 +31,7 @@ where
     Q: Message + Default + 'static,
 {
     let (to, requests) = mpsc::channel(AHEAD);
-    let pump = async move {
-        pump(from, to, running).await;
-        std::future::pending().await
-    };
-    (requests, pump)
+    (requests, pump(from, to, running))
 }
 
 /// Reads requests until the client ends, its stream breaks, or the service is gone.
