@@ -188,10 +188,11 @@ impl Watches {
     pub(super) fn is_settled(&self, line: &Line, old: Option<&Line>) -> bool {
         let again = |asked: &Asked| matches!(asked, Asked::Again(_));
         let waits_for_old = |row: &Row| row.line != line.serial;
-        let old_owes = old.is_some_and(|old| !old.asked.is_empty());
-        !old_owes
-            && !line.asked.iter().any(again)
-            && !(old.is_some() && self.rows.values().any(waits_for_old))
+        let owed = match old {
+            Some(old) => !old.asked.is_empty() || self.rows.values().any(waits_for_old),
+            None => false,
+        };
+        !owed && !line.asked.iter().any(again)
     }
 
     /// A line is gone for good. What the client asked there and was not answered: requests to be asked again on

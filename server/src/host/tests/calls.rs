@@ -1,6 +1,6 @@
 //! Room `server/host`, tests: calls with one answer while the endpoint moves, and what is asked again elsewhere.
 
-use super::world::{URL, World, get, put};
+use super::world::{URL, World, get, pause, put, within};
 use crate::host::door::{Backend, Door, SwitchError};
 use crate::host::floor::SharedFloor;
 use crate::service::method::Method;
@@ -24,7 +24,7 @@ async fn fifty_clients_notice_nothing_of_ten_moves() {
                         put(&door, &key, &value).await.expect("is written");
                         get(&door, &key, n % 2 == 0).await.expect("is read")
                     };
-                    let read = tokio::time::timeout(Duration::from_secs(5), both).await;
+                    let read = within(Duration::from_secs(5), both).await;
                     let read = read.expect("within a client's patience");
                     assert_eq!(read.kvs[0].value, value);
                     done.fetch_add(1, Ordering::Relaxed);
@@ -33,7 +33,7 @@ async fn fifty_clients_notice_nothing_of_ten_moves() {
         })
         .collect();
     for turn in 0..10 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        pause(20).await;
         let to = match turn % 2 {
             0 => world.there(),
             _ => world.here(),
@@ -64,7 +64,7 @@ async fn what_was_not_sent_goes_elsewhere_and_what_may_be_done_is_not_done_twice
     // A read may be asked again.
     let strings = world.strings.loses_answers.clone();
     world.env.spawn("mends", async move {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        pause(100).await;
         *strings.lock() = false;
     });
     let read = get(&door, "k", false).await.expect("is read in the end");
@@ -107,7 +107,7 @@ async fn a_host_without_a_member_learns_who_the_members_are_and_is_healthy() {
     remote.ready(deadline).await.expect("a member answers");
     let mut endpoints = remote.watch_endpoints();
     let learnt = endpoints.wait_for(|urls| urls == &[URL]);
-    let learnt = tokio::time::timeout(Duration::from_secs(5), learnt).await;
+    let learnt = within(Duration::from_secs(5), learnt).await;
     assert!(learnt.expect("in time").is_ok());
     let door = Door::new(&world.env, Backend::Remote(remote.clone()));
     assert_eq!(door.overall(false, &Default::default()).await, Ok(()));

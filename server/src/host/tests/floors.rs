@@ -1,6 +1,6 @@
 //! Room `server/host`, tests: answers of a host never go back, whoever gives them.
 
-use super::world::{URL, World, get, put};
+use super::world::{URL, World, get, pause, put};
 use crate::host::door::{Backend, Door, SwitchError};
 use crate::host::floor::{Floor, SharedFloor};
 use crate::service::method::Method;
@@ -58,7 +58,7 @@ async fn a_member_that_is_behind_is_waited_for() {
     );
     let other = world.door.clone();
     world.env.spawn("later", async move {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        pause(200).await;
         put(&other, "k", "2").await.expect("is written");
     });
     let read = get(&door, "k", true).await.expect("is read");

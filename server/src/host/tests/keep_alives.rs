@@ -1,10 +1,9 @@
 //! Room `server/host`, tests: lease renewals while the endpoint moves.
 
-use super::world::{WITHIN, World};
+use super::world::{WITHIN, World, pause, within};
 use crate::host::remote::CallInfo;
 use crate::service::method::Method;
 use futures_util::StreamExt;
-use std::time::Duration;
 use tenon_env::sync::mpsc;
 use tenon_proto::caller::Caller;
 use tenon_proto::etcdserverpb as pb;
@@ -28,7 +27,7 @@ async fn each_renewal_is_answered_once_and_in_order() {
             let sent = ask.send(pb::LeaseKeepAliveRequest { id }).await;
             sent.expect("is taken");
             if n % 20 == 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                pause(5).await;
             }
         }
     });
@@ -45,7 +44,7 @@ async fn each_renewal_is_answered_once_and_in_order() {
     };
     let mover = async {
         for turn in 0..6 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            pause(20).await;
             let to = match turn % 2 {
                 0 => world.there(),
                 _ => world.here(),
@@ -55,11 +54,11 @@ async fn each_renewal_is_answered_once_and_in_order() {
         world.switch(world.there()).await;
         // Without warning, too.
         world.strings.reachable.send_replace(false);
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        pause(20).await;
         world.strings.reachable.send_replace(true);
     };
     let both = async { tokio::join!(reader, mover) };
-    let (count, ()) = tokio::time::timeout(WITHIN, both).await.expect("in time");
+    let (count, ()) = within(WITHIN, both).await.expect("in time");
     assert_eq!(count, 600);
     asker.ended().await;
     world.member.shutdown().await;

@@ -1,6 +1,6 @@
 //! Room `server/host`, tests: streams of watches while the endpoint moves.
 
-use super::world::{World, compact, put};
+use super::world::{World, compact, pause, put, within};
 use crate::host::door::Door;
 use crate::host::remote::CallInfo;
 use crate::service::method::Method;
@@ -58,7 +58,7 @@ impl Client {
     }
 
     async fn next(&mut self) -> pb::WatchResponse {
-        let answer = tokio::time::timeout(super::world::WITHIN, self.answers.recv()).await;
+        let answer = within(super::world::WITHIN, self.answers.recv()).await;
         let answer = answer.expect("an answer in time").expect("goes on");
         answer.expect("no error")
     }
@@ -66,9 +66,7 @@ impl Client {
     /// Whether nothing comes within a moment.
     async fn is_silent(&mut self) -> bool {
         let next = self.answers.recv();
-        tokio::time::timeout(Duration::from_millis(300), next)
-            .await
-            .is_err()
+        within(Duration::from_millis(300), next).await.is_none()
     }
 }
 
@@ -117,7 +115,7 @@ async fn a_watch_over_ten_moves_has_no_gap_and_no_repeat() {
     };
     let mover = async {
         for turn in 0..10 {
-            tokio::time::sleep(Duration::from_millis(30)).await;
+            pause(30).await;
             let to = match turn % 2 {
                 0 => world.there(),
                 _ => world.here(),
@@ -158,11 +156,11 @@ async fn requests_asked_while_the_endpoint_moves_are_answered_after() {
         assert_eq!(client.create(on("k")).await.watch_id, id);
     }
     let switch = async {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        pause(20).await;
         world.switch(world.there()).await;
     };
     let talk = async {
-        tokio::time::sleep(Duration::from_millis(21)).await;
+        pause(21).await;
         client.cancel(1).await;
         client.cancel(99).await;
         client.ask(RequestUnion::CreateRequest(on("k"))).await;

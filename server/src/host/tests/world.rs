@@ -23,6 +23,18 @@ use tenon_proto::etcdserverpb as pb;
 /// Far above what any step needs.
 pub(super) const WITHIN: Duration = Duration::from_secs(10);
 
+/// Waits, in real time.
+pub(super) async fn pause(ms: u64) {
+    let env = tenon_env::real::env_without_peers();
+    env.sleep(Duration::from_millis(ms)).await;
+}
+
+/// The future's output, or `None` after that time.
+pub(super) async fn within<F: Future>(time: Duration, future: F) -> Option<F::Output> {
+    let env = tenon_env::real::env_without_peers();
+    env.timeout(time, future).await
+}
+
 /// A member elsewhere, by its client URL.
 #[derive(Clone)]
 pub(super) struct Elsewhere {
