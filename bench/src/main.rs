@@ -24,7 +24,7 @@ use std::process::ExitCode;
 /// Compares Tenon with etcd; both are started by this program on 127.0.0.1.
 #[derive(Parser, Debug, Clone)]
 pub struct Options {
-    /// Folder with `etcd` 3.7.3 and etcd's `benchmark` (made by `.ci/oracle-setup`).
+    /// Folder that `.ci/oracle-setup` made: etcd 3.7.3, etcdctl and etcd's `benchmark` are in it or in its `bin`.
     #[arg(long, env = "TENON_ORACLE_DIR")]
     oracle: PathBuf,
     /// Tenon's release binary.
@@ -54,8 +54,15 @@ pub struct Options {
 }
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let mut options = Options::parse();
+    if options.oracle.join("bin").is_dir() {
+        options.oracle.push("bin");
+    }
     match cases::run(&options) {
+        Ok(samples) if samples.iter().all(|s| s.case == "idle") => {
+            eprintln!("no case is named like --only {}", options.only);
+            ExitCode::FAILURE
+        }
         Ok(samples) => {
             let table = report::table(&options, &samples);
             println!("{table}");

@@ -13,7 +13,7 @@
 //!   otherwise. Streams end when dropped.
 //!
 //! It uses only room `proto`, and tokio for time and tasks: a client lives outside the simulated world. It
-//! holds no server code and reads no files. TLS comes with the security issue; `https` is refused until then.
+//! holds no server code and reads no files. TLS is not there yet: `https` is refused.
 //!
 //! ```text
 //! let client = Client::connect(["http://127.0.0.1:2379"], ConnectOptions::default())?;

@@ -76,6 +76,8 @@ struct State {
     pause: Duration,
     retry_at: Instant,
     last_error: String,
+    /// Whether the log says that the peer is lost.
+    told_lost: bool,
 }
 
 impl Link {
@@ -91,6 +93,7 @@ impl Link {
             pause: PAUSE_MIN,
             retry_at: Instant(0),
             last_error: String::new(),
+            told_lost: false,
         };
         Link(Arc::new(Shared {
             around,
@@ -185,7 +188,13 @@ impl Link {
             Ok(stream) => stream,
             Err(ended) => return ended,
         };
-        self.0.state.lock().pause = PAUSE_MIN;
+        {
+            let mut state = self.0.state.lock();
+            state.pause = PAUSE_MIN;
+            if std::mem::take(&mut state.told_lost) {
+                tracing::info!("member {:x} is reached again", self.0.target);
+            }
+        }
         let (send, recv) = stream.split();
         let send = std::pin::pin!(self.send(outbox, send));
         let recv = std::pin::pin!(self.recv(recv));
@@ -265,6 +274,11 @@ impl Link {
         let mut state = self.0.state.lock();
         if state.generation != generation {
             return;
+        }
+        // Once for each time it is lost, not for each attempt.
+        if !std::mem::replace(&mut state.told_lost, true) && !matches!(ended, NoStream::Refused(_))
+        {
+            tracing::warn!("member {:x} cannot be reached: {ended}", self.0.target);
         }
         let settled = matches!(ended, NoStream::Refused(r) if r.kind != refusal::Kind::Unspecified);
         let pause = if settled { REFUSED_PAUSE } else { state.pause };

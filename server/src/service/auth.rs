@@ -20,7 +20,7 @@ const AUTH_REVISION: u64 = 1;
 fn not_yet(what: &str) -> Error {
     Error::other(
         Code::Unimplemented,
-        format!("tenon: {what} comes with the security issue"),
+        format!("tenon: {what} is not there yet"),
     )
 }
 

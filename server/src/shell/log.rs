@@ -37,11 +37,7 @@ pub fn start(config: &LogConfig) -> io::Result<()> {
     };
     let max = level(&config.level);
     let wanted = FilterFn::new(move |meta| {
-        let shown = if is_foreign(meta.target()) {
-            LevelFilter::WARN.min(max)
-        } else {
-            max
-        };
+        let shown = shown(meta.target(), max);
         *meta.level() <= shown || max >= LevelFilter::DEBUG && *meta.level() <= max
     })
     .with_max_level_hint(max);
@@ -51,9 +47,14 @@ pub fn start(config: &LogConfig) -> io::Result<()> {
     Ok(())
 }
 
-/// Libraries tell their own workings at `info`; that is our `debug`.
-fn is_foreign(target: &str) -> bool {
-    !target.starts_with("tenon")
+/// Libraries tell their own workings at `info`; that is our `debug`. openraft warns at every heartbeat that a dead
+/// peer does not answer, and calls an orderly end an error; what matters of it the raft room says itself.
+fn shown(target: &str, max: LevelFilter) -> LevelFilter {
+    match target.split("::").next() {
+        Some("openraft") => LevelFilter::OFF,
+        Some(ours) if ours.starts_with("tenon") => max,
+        _ => LevelFilter::WARN.min(max),
+    }
 }
 
 fn level(name: &str) -> LevelFilter {

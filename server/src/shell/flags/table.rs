@@ -51,7 +51,7 @@ const V2: Kind = Kind::Choice(
     ],
     ChoiceText::Quoted,
 );
-const TLS: &str = "TLS comes with the security issue";
+const TLS: &str = "TLS is not there yet";
 const DISCOVERY: &str = "list the members in --initial-cluster";
 
 const fn row(
@@ -172,7 +172,7 @@ pub const FLAGS: &[Flag] = &[
     row("tls-max-version", "", TEXT, SAME, Ignored),
     row("cors", "*", Kind::Urls(&["", "*"]), SAME, Works),
     row("host-whitelist", "*", SET, SAME, Works),
-    row("auth-token", "simple", TEXT, SAME, Refused("only simple tokens exist; jwt comes with the security issue")),
+    row("auth-token", "simple", TEXT, SAME, Refused("users and their tokens are not there yet")),
     row("auth-token-ttl", "300", UINT, SAME, Ignored),
     row("bcrypt-cost", "10", UINT, SAME, Ignored),
     // Observability
