@@ -77,7 +77,8 @@ impl<Q: Message + Default + 'static, R: Message + Default + 'static> Subject<Q, 
                 Backend::Remote(remote) => {
                     let opened = remote.open(method, info.of(&caller), Vec::new()).await?;
                     let at = Some((remote.clone(), opened.target));
-                    let (to, from) = (Out::There(opened.requests), In::There(opened.answers));
+                    let to = opened.requests.map_or(Out::Finished, Out::There);
+                    let from = In::There(opened.answers);
                     Ok(Box::new(Link::new(stay, at, to, from)))
                 }
             }

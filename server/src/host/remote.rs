@@ -183,7 +183,7 @@ impl Remote {
     /// # Errors
     /// `Unavailable` at the deadline; names every member asked and what it lacked.
     pub async fn ready(&self, deadline: Instant) -> Result<(), Error> {
-        self.pick(deadline, None).await.map(|_| ())
+        self.pick(deadline, None, 1).await.map(|_| ())
     }
 
     /// One request of the host itself, answered by a member.

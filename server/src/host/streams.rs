@@ -123,7 +123,6 @@ async fn forward<R: Message + Default>(
             return true;
         }
     };
-    drop(opened.requests);
     loop {
         let part = tokio::select! {
             biased;

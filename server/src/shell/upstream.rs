@@ -231,3 +231,6 @@ impl Decoder for Raw {
         Ok(Some(from.copy_to_bytes(length)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use super::forward::unavailable;
 use super::targets::Choice;
-use super::{CallInfo, Remote, UpstreamError, read};
+use super::{CallInfo, HOPS_MAX, Remote, UpstreamError, read};
 use crate::host::floor::Floor;
 use crate::service::method::{Method, Repeat};
 use prost::Message;
@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tenon_env::sync::{Notify, watch};
 use tenon_env::{Env, Instant};
+use tenon_proto::caller::Caller;
 use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb as pb;
 
@@ -62,7 +63,7 @@ impl Remote {
         };
         let method = Method::ClusterMemberList;
         let bytes = request.encode_to_vec().into();
-        let info = CallInfo::default();
+        let info = CallInfo::default().of(&Caller::default());
         let answer = self
             .forward_until(method, info, bytes, Repeat::Harmless, deadline)
             .await;
@@ -86,11 +87,13 @@ impl Remote {
         Ok(())
     }
 
-    /// A member that can answer, rather not `other_than`; looks at it first when that was not done.
+    /// A member that can answer, rather not `other_than`; looks at it first when that was not done, with a call that
+    /// has passed as many doors as the one it is picked for: the "member" may be another host.
     pub(super) async fn pick(
         &self,
         deadline: Instant,
         other_than: Option<&str>,
+        hops: u8,
     ) -> Result<String, Error> {
         loop {
             let now = self.env.now();
@@ -98,7 +101,7 @@ impl Remote {
             let wakes = match choice {
                 Choice::Ask(url) => return Ok(url),
                 Choice::Look(url) if now < deadline => {
-                    match self.look_at(&url, deadline).await {
+                    match self.look_at(&url, deadline, hops).await {
                         Ok(()) => return Ok(url),
                         Err(why) => self.blame(&url, why),
                     }
@@ -118,10 +121,10 @@ impl Remote {
 
     /// Whether a member can answer for this host; the error says what it lacks. One that is only behind is waited
     /// for a little.
-    async fn look_at(&self, url: &str, deadline: Instant) -> Result<(), String> {
+    async fn look_at(&self, url: &str, deadline: Instant, hops: u8) -> Result<(), String> {
         let until = deadline.min(self.env.now() + LOOK_TIME);
         loop {
-            let status = self.status_of(url, until).await?;
+            let status = self.status_of(url, until, hops).await?;
             let (header, floor) = (status.header.unwrap_or_default(), self.floor.now());
             if !floor.is_of_cluster(&header) {
                 return Err(format!(
@@ -154,11 +157,16 @@ impl Remote {
         }
     }
 
-    async fn status_of(&self, url: &str, until: Instant) -> Result<pb::StatusResponse, String> {
+    async fn status_of(
+        &self,
+        url: &str,
+        until: Instant,
+        hops: u8,
+    ) -> Result<pb::StatusResponse, String> {
         let request = pb::StatusRequest::default().encode_to_vec().into();
         // Whether it belongs to the cluster is not known yet: it gets nobody's token.
         let info = CallInfo {
-            hops: 1,
+            hops,
             ..CallInfo::default()
         };
         let asked = self
@@ -172,12 +180,19 @@ impl Remote {
         }
     }
 
-    /// The leader's client URL, or another member's when the leader's is not known or is this host's own.
-    pub(super) async fn leader(&self, deadline: Instant) -> Result<String, Error> {
+    /// The leader's client URL, or another member's when the leader's is not known, does not answer, or is this
+    /// host's own.
+    pub(super) async fn leader(&self, deadline: Instant, hops: u8) -> Result<String, Error> {
+        // For another host less and less time, so that hosts that ask each other in a circle come to an end.
+        let patience = LOOK_TIME / 4_u32.pow(u32::from(hops.clamp(1, HOPS_MAX)) - 1);
+        let deadline = match hops {
+            0 | 1 => deadline,
+            _ => deadline.min(self.env.now() + patience),
+        };
         loop {
-            let any = self.pick(deadline, None).await?;
+            let any = self.pick(deadline, None, hops).await?;
             let until = deadline.min(self.env.now() + LOOK_TIME);
-            let leader = match self.status_of(&any, until).await {
+            let leader = match self.status_of(&any, until, hops).await {
                 Ok(status) if status.leader != 0 => status.leader,
                 Ok(_) => {
                     self.blame(&any, Error::NoLeader.message());
@@ -200,7 +215,8 @@ impl Remote {
         let members = self.members.lock();
         let row = members.rows.iter().find(|row| row.id == member)?;
         let targets = self.targets.lock();
+        let now = self.env.now();
         let mut urls = row.client_urls.iter();
-        urls.find(|url| !targets.is_avoided(url)).cloned()
+        urls.find(|url| targets.is_worth_asking(url, now)).cloned()
     }
 }

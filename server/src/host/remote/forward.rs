@@ -69,9 +69,9 @@ impl Remote {
         let mut other_than: Option<String> = None;
         loop {
             let target = if method.of_one_member() {
-                self.leader(deadline).await
+                self.leader(deadline, call.hops).await
             } else {
-                self.pick(deadline, other_than.as_deref()).await
+                self.pick(deadline, other_than.as_deref(), call.hops).await
             };
             let target = target.map_err(|error| not_done(last.take().unwrap_or(error)))?;
             let (floor, now) = (self.floor.now(), self.env.now());

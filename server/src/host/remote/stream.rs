@@ -3,7 +3,7 @@
 use super::forward::{ATTEMPT_TIME, REQUEST_TIME, Verdict, check_hops, judge, not_done, refused};
 use super::{Answers, CallInfo, Missed, Remote};
 use crate::host::floor::Floor;
-use crate::service::method::{Method, Repeat};
+use crate::service::method::{Kind, Method, Repeat};
 use bytes::Bytes;
 use tenon_env::Instant;
 use tenon_env::sync::mpsc;
@@ -16,8 +16,8 @@ const AHEAD: usize = 64;
 pub(in crate::host) struct Opened {
     /// Which member.
     pub(in crate::host) target: String,
-    /// To the member.
-    pub(in crate::host) requests: mpsc::Sender<Bytes>,
+    /// To the member, when it takes more.
+    pub(in crate::host) requests: Option<mpsc::Sender<Bytes>>,
     /// From the member.
     pub(in crate::host) answers: Answers,
 }
@@ -49,7 +49,7 @@ impl Remote {
     ) -> Result<Opened, Missed> {
         let mut last = None;
         loop {
-            let target = self.pick(deadline, None).await;
+            let target = self.pick(deadline, None, call.hops).await;
             let target = target.map_err(|error| not_done(last.take().unwrap_or(error)))?;
             let (requests, from) = mpsc::channel(first.len() + AHEAD);
             for request in &first {
@@ -57,6 +57,8 @@ impl Remote {
                     .try_send(request.clone())
                     .expect("there is room for the first");
             }
+            // One request is all there is, and a member may wait for the end before it answers.
+            let requests = (method.row().2 == Kind::BidiStream).then_some(requests);
             let opening = self.upstream.stream(&target, method, call.clone(), from);
             let opened = self.env.timeout(ATTEMPT_TIME, opening).await;
             let outcome = match opened {

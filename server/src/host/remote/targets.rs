@@ -140,6 +140,12 @@ impl Targets {
         self.avoided.contains(&normal(url))
     }
 
+    /// Whether it is not this host's own and has not failed just now.
+    pub(super) fn is_worth_asking(&self, url: &str, now: Instant) -> bool {
+        let known = self.list.iter().find(|target| target.url == normal(url));
+        !self.is_avoided(url) && known.is_none_or(|target| target.rests_until <= now)
+    }
+
     /// Why none can be asked, for people.
     pub(super) fn complaint(&self) -> String {
         let lines: Vec<String> = self
@@ -188,6 +194,11 @@ mod tests {
         let other = targets.choose(at(60), Some("b"));
         assert_eq!(other, Choice::Look("a".into()), "awake again");
         assert_eq!(targets.choose(at(60), None), Choice::Ask("b".into()));
+        targets.avoid(&["b".into()]);
+        targets.failed("a", at(60), "why".into());
+        let worth = |url, ms| targets.is_worth_asking(url, at(ms));
+        assert_eq!((worth("a", 61), worth("a", 900)), (false, true));
+        assert_eq!((worth("b", 61), worth("c", 61)), (false, true));
     }
 
     #[test]
