@@ -8,6 +8,7 @@
 //! Words may be quoted `"…"` with `\n` and `\"` inside.
 
 use crate::server::oracle;
+use crate::table;
 use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Duration;
@@ -83,6 +84,7 @@ impl Ctl {
         if !output.status.success() {
             lines.push(format!("exit {}", output.status.code().unwrap_or(-1)));
         }
+        let lines = table::narrowed(&lines);
         Ok(lines.iter().map(|line| shown(line)).collect())
     }
 
@@ -178,9 +180,14 @@ fn words(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// `line` with its sizes, times and terms as `*`.
+/// `line` with its sizes, times and terms as `*`; a list of members in the order of their names.
 fn mask(line: &str) -> String {
     let mut line = line.to_owned();
+    if let Some(list) = line.strip_prefix("ETCD_INITIAL_CLUSTER=\"") {
+        let mut members: Vec<&str> = list.trim_end_matches('"').split(',').collect();
+        members.sort_unstable();
+        line = format!("ETCD_INITIAL_CLUSTER=\"{}\"", members.join(","));
+    }
     for key in MASKED_AFTER {
         let mut from = 0;
         while let Some(at) = line[from..].find(key) {
@@ -213,7 +220,7 @@ pub fn hex_word(lines: &[String], place: &str) -> Result<i128, String> {
         .first()
         .and_then(|line| line.split_whitespace().nth(index));
     let word = word.ok_or_else(|| format!("no word {index} in {lines:?}"))?;
-    let id = u64::from_str_radix(word, 16).map_err(|e| format!("{word}: {e}"))?;
+    let id = u64::from_str_radix(word, 16).map_err(|e| format!("{word}: {e} in {lines:?}"))?;
     Ok(i128::from(id))
 }
 

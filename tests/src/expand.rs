@@ -6,9 +6,14 @@
 
 use std::collections::BTreeMap;
 
-/// Values remembered by `-> name=field`, by name.
+/// Values remembered by `-> name=field`, by name, and what else stands for a name in an answer.
 #[derive(Clone, Debug, Default)]
-pub struct Names(BTreeMap<String, i128>);
+pub struct Names {
+    values: BTreeMap<String, i128>,
+    texts: BTreeMap<String, String>,
+    /// Further values that are masked by a name.
+    aliases: Vec<(String, i128)>,
+}
 
 /// Below this size a number is no id, and is never replaced by a name in an answer.
 const ID_MIN: i128 = 1_000_000;
@@ -16,20 +21,34 @@ const ID_MIN: i128 = 1_000_000;
 impl Names {
     /// Remembers `value` as `name`.
     pub fn set(&mut self, name: &str, value: i128) {
-        self.0.insert(name.to_owned(), value);
+        self.values.insert(name.to_owned(), value);
+    }
+
+    /// Remembers a text as `name`; names that begin alike must not be texts.
+    pub fn set_text(&mut self, name: &str, text: String) {
+        self.texts.insert(name.to_owned(), text);
+    }
+
+    /// From now on `value` too is masked by `name`.
+    pub fn alias(&mut self, name: &str, value: i128) {
+        self.aliases.push((name.to_owned(), value));
     }
 
     /// The value called `name`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<i128> {
-        self.0.get(name).copied()
+        self.values.get(name).copied()
     }
 
-    /// Writes `$name` for each remembered id that stands in an answer, decimal or hex.
+    /// Writes `$name` for each remembered text and id that stands in an answer, ids decimal or hex.
     #[must_use]
     pub fn mask(&self, answer: &str) -> String {
         let mut out = answer.to_owned();
-        for (name, value) in &self.0 {
+        for (name, text) in &self.texts {
+            out = out.replace(text.as_str(), &format!("${name}"));
+        }
+        let aliases = self.aliases.iter().map(|(name, value)| (name, value));
+        for (name, value) in self.values.iter().chain(aliases) {
             if value.abs() >= ID_MIN {
                 out = out.replace(&value.to_string(), &format!("${name}"));
                 let hex = hex(*value);
@@ -78,6 +97,10 @@ pub fn expand(text: &str, names: &Names) -> Result<String, String> {
                 for i in 0..count {
                     out.push_str(&expand(&body.replace("%i", &i.to_string()), names)?);
                 }
+                after
+            }
+            _ if names.texts.contains_key(name) => {
+                out.push_str(&names.texts[name]);
                 after
             }
             _ => {
@@ -146,6 +169,8 @@ mod tests {
             expand("$fill(3)$repeat(2){a { k: \"%i\" } }", &names).as_deref(),
             { Ok("vvva { k: \"0\" } a { k: \"1\" } ") }
         );
+        names.set_text("url_a", "http://a".to_owned());
+        assert_eq!(expand("\"$url_a\"", &names).as_deref(), Ok("\"http://a\""));
         assert!(expand("$nobody", &names).is_err());
         assert!(expand("$repeat(2){a", &names).is_err());
     }
@@ -155,6 +180,9 @@ mod tests {
         let mut names = Names::default();
         names.set("lease", 7_000_000);
         names.set("rev", 5);
+        names.set_text("url", "http://a:1".to_owned());
+        names.alias("lease", 8_000_000);
+        assert_eq!(names.mask("8000000 at http://a:1"), "$lease at $url");
         assert_eq!(
             names.mask("ID: 7000000 key: \"n/6acfc0\" v: 5"),
             "ID: $lease key: \"n/$lease.hex\" v: 5"

@@ -1,8 +1,9 @@
-//! Room `tests`: runs one oracle script on one fresh server and gives back what each command answered.
+//! Room `tests`: runs one oracle script on fresh servers and gives back what each command answered.
 //! May touch processes and sockets through the modules beside it; must not compare (the test does).
 //!
 //! Commands (requests in protobuf text format, see `expand` for `$…`):
-//! - `server FLAG…`: only as the first command: extra flags of the server.
+//! - only as the first command: `server FLAG…`: extra flags; `cluster N FLAG…`: N members `m1`… of which the
+//!   first leads; their ids are `$m1`, their addresses `$url_m1` and `$peer_m1`.
 //! - `Method request [-> name=field.path, …]`: a call; a server's stream is read to its end.
 //! - `with key=value Method …`: the call carries this metadata.
 //! - `times N Method …`: N calls in turn, `%i` counting; the last answer.
@@ -10,44 +11,68 @@
 //! - `until N Method …`: calls in turn until one fails, at most N; the failure.
 //! - `open s Method`, `send s request`, `recv s N [within MS]`, `silent s`, `drain s` (all
 //!   events to come), `finish s` (send no more), `drop s`.
-//! - before `recv` or a call: `sorted` (the order does not matter), `counted` (lists by their length),
+//! - before `recv`, `ctl` or a call: `sorted` (the order does not matter), `counted` (lists by their length),
 //!   `brief` (only whether it went well), `unnumbered` (without the header's revision).
+//! - before any of these: `at m2` asks that member, `at all` (etcdctl only) all of them; `soon` repeats it until
+//!   it goes well; `seen WORD` repeats it until its answer holds the word.
 //! - `ctl …`, `start …`, `lines …`, `stop …`: real etcdctl, see `ctl`.
 //! - `http METHOD PATH`, `metrics NAME…`: plain HTTP, see `web`.
+//! - `begin p Method …`, `answer p`: a call that goes on while the script does.
 //! - `sleep MS`, `restart` (SIGTERM), `kill` (SIGKILL); both start again on the same directory.
+//! - `down m2` (SIGKILL), `invite m4` (a further member, not started), `up m4` (starts it), `ended m4` (waits for
+//!   its end), `pause m2` (SIGSTOP), `resume m2`, `settle` (waits until all follow `m1` again).
 
 use crate::call::{self, Metadata};
 use crate::ctl::{self, Ctl};
 use crate::expand::{Names, expand};
+use crate::group::Group;
+use crate::manner::Manner;
 use crate::parallel::{self, Repeated};
 use crate::print::{self, Detail};
+use crate::receive::{Order, RECV_MAX, SILENCE, arrival_lines, drain, receive};
 use crate::schema::Schema;
 use crate::script::{Command, Item};
-use crate::server::{Kind, Server};
-use crate::stream::{Arrival, Stream};
+use crate::server::Kind;
+use crate::stream::Stream;
 use crate::web;
 use prost_reflect::{DynamicMessage, MethodDescriptor, Value};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 use tonic::transport::Channel;
+
+pub use crate::group::wait_ready;
 
 /// How long a call may take.
 const CALL_MAX: Duration = Duration::from_secs(20);
-/// How long `recv` waits for each message unless told.
-const RECV_MAX: Duration = Duration::from_secs(8);
-/// How long `silent` listens.
-const SILENCE: Duration = Duration::from_millis(400);
-/// How long a server may take until it answers.
-const READY_MAX: Duration = Duration::from_secs(30);
+/// How long `soon` and `seen` try, and their pauses.
+const SOON_MAX: Duration = Duration::from_secs(20);
+const SOON_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a command answered, in order of the script's commands.
+/// What each command answered, in order of the script's commands.
 pub type Answers = Vec<Vec<String>>;
 
-/// Runs all commands of `items` on a fresh server of `kind`.
+/// Where a script that names no cluster runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// On one server.
+    Alone,
+    /// On three, asked through the one that leads.
+    Leader,
+    /// On three, asked through one that follows.
+    Follower,
+}
+
+/// Runs all commands of `items` on fresh servers of `kind`.
 ///
 /// # Errors
 /// Why the script could not be run; a wrong answer is not an error here.
-pub async fn run(schema: &Schema, kind: Kind, items: &[Item]) -> Result<Answers, String> {
+pub async fn run(
+    schema: &Schema,
+    kind: Kind,
+    place: Place,
+    items: &[Item],
+) -> Result<Answers, String> {
     let commands: Vec<&Command> = items
         .iter()
         .filter_map(|item| match item {
@@ -55,17 +80,24 @@ pub async fn run(schema: &Schema, kind: Kind, items: &[Item]) -> Result<Answers,
             Item::Story(_) => None,
         })
         .collect();
-    let flags = match commands.first() {
-        Some(first) if first.text[0].starts_with("server ") => first.joined(),
-        _ => String::new(),
+    let first = commands.first().map(|c| c.joined()).unwrap_or_default();
+    let mut words = first.split_whitespace();
+    let named = words.next().unwrap_or_default();
+    let size = match named {
+        "cluster" => number(words.next().unwrap_or_default())?,
+        _ => 3,
     };
-    let flags: Vec<String> = flags
-        .split_whitespace()
-        .skip(1)
-        .map(str::to_owned)
-        .collect();
-    let server = Server::start(kind, &flags)?;
-    let mut session = Session::new(schema.clone(), server).await?;
+    let flags: Vec<String> = match named {
+        "server" | "cluster" => words.map(str::to_owned).collect(),
+        _ => Vec::new(),
+    };
+    let group = if named == "cluster" || place != Place::Alone {
+        Group::cluster(kind, size, &flags)?
+    } else {
+        Group::alone(kind, &flags)?
+    };
+    let mut session = Session::new(schema.clone(), group).await?;
+    session.begin(named == "cluster", place).await?;
     let mut answers = Vec::with_capacity(commands.len());
     for command in commands {
         let line = command.joined();
@@ -78,108 +110,115 @@ pub async fn run(schema: &Schema, kind: Kind, items: &[Item]) -> Result<Answers,
     Ok(answers)
 }
 
-/// Waits until `server` answers a linearizable read.
-///
-/// # Errors
-/// When the process ends or does not answer within 30 s.
-pub async fn wait_ready(schema: &Schema, server: &mut Server) -> Result<Channel, String> {
-    let method = schema.method("Range")?;
-    let deadline = Instant::now() + READY_MAX;
-    loop {
-        server.check_running()?;
-        let failed = match call::connect(&server.url()).await {
-            Err(error) => error,
-            Ok(channel) => {
-                let request = Schema::request(method.input(), "key: \"\\000\"")?;
-                match call::unary(&channel, &method, &Metadata::new(), request).await {
-                    Ok(_) => return Ok(channel),
-                    Err(status) => print::status(&status),
-                }
-            }
-        };
-        if Instant::now() > deadline {
-            return Err(format!(
-                "server does not answer: {failed}; log: {}",
-                server.log_end()
-            ));
-        }
-        tokio::time::sleep(Duration::from_millis(25)).await;
-    }
-}
-
 /// A script being run.
 struct Session {
     schema: Schema,
-    server: Server,
-    channel: Channel,
+    group: Group,
+    /// The member that is asked.
+    asked: usize,
+    /// etcdctl is given every member's address.
+    all: bool,
     names: Names,
     streams: BTreeMap<String, Stream>,
     methods: BTreeMap<String, MethodDescriptor>,
     ctl: Ctl,
-}
-
-/// How a command wants its answer.
-#[derive(Clone, Copy)]
-struct Manner {
-    detail: Detail,
-    sorted: bool,
+    begun: BTreeMap<String, JoinHandle<Vec<String>>>,
 }
 
 impl Session {
-    async fn new(schema: Schema, mut server: Server) -> Result<Self, String> {
-        let channel = wait_ready(&schema, &mut server).await?;
+    async fn new(schema: Schema, mut group: Group) -> Result<Self, String> {
+        for at in 0..group.servers.len() {
+            group.wait_ready(&schema, at).await?;
+        }
         let (names, streams, methods) = (Names::default(), BTreeMap::new(), BTreeMap::new());
-        let mut session = Self {
+        Ok(Self {
             schema,
-            server,
-            channel,
+            group,
+            asked: 0,
+            all: false,
             names,
             streams,
             methods,
             ctl: Ctl::default(),
-        };
-        session
-            .step("MemberList -> member=header.member_id, cluster=header.cluster_id")
-            .await?;
-        Ok(session)
+            begun: BTreeMap::new(),
+        })
     }
 
-    /// Names for what differs from server to server.
+    /// Names for what differs from server to server, and who is asked.
+    async fn begin(&mut self, is_cluster: bool, place: Place) -> Result<(), String> {
+        if self.group.servers.len() > 1 {
+            let ids = self.group.settle(&self.schema).await?;
+            for (at, id) in ids.iter().enumerate() {
+                if is_cluster {
+                    self.name_seat(at);
+                    self.names.set(&format!("m{}", at + 1), i128::from(*id));
+                } else {
+                    // Whoever leads is "the member" of a script that knows only one.
+                    self.names.alias("member", i128::from(*id));
+                }
+            }
+        }
+        self.asked = usize::from(!is_cluster && place == Place::Follower);
+        if !is_cluster {
+            let server = &self.group.servers[self.asked];
+            self.names.set_text("client_url", server.url());
+            self.names.set_text("peer_url", server.peer_url());
+        }
+        let member = if is_cluster {
+            ""
+        } else {
+            "member=header.member_id, "
+        };
+        self.step(&format!("MemberList -> {member}cluster=header.cluster_id"))
+            .await?;
+        Ok(())
+    }
+
+    fn name_seat(&mut self, at: usize) {
+        let seat = self.group.servers[at].seat();
+        self.names
+            .set_text(&format!("url_{}", seat.name), seat.url.clone());
+        self.names
+            .set_text(&format!("peer_{}", seat.name), seat.peer_url.clone());
+    }
+
     fn mask(&self, answer: &str) -> String {
-        let answer = self
-            .names
-            .mask(answer)
-            .replace(&self.server.url(), "$client_url");
         // Go's protobuf text has one blank or two here, by build.
-        answer
-            .replace(&self.server.peer_url(), "$peer_url")
-            .replace("  alarm:", " alarm:")
+        self.names.mask(answer).replace("  alarm:", " alarm:")
     }
 
     async fn step(&mut self, line: &str) -> Result<Vec<String>, String> {
-        let mut manner = Manner {
-            detail: Detail::Full,
-            sorted: false,
-        };
-        let mut metadata = Metadata::new();
-        let mut rest = line;
+        let (manner, command) = Manner::read(line, &self.names)?;
+        let usual = self.asked;
+        self.all = manner.asked.as_deref() == Some("all");
+        if let Some(name) = manner.asked.as_deref().filter(|_| !self.all) {
+            self.asked = self.group.find(name)?;
+        }
+        let (verb, rest) = command.split_once(' ').unwrap_or((command, ""));
+        let answer = self.repeat(verb, rest, &manner).await;
+        (self.asked, self.all) = (usual, false);
+        let mut answer = answer?;
+        if verb == "ctl" && manner.order == Order::Sorted {
+            answer = answer.iter().map(|line| self.mask(line)).collect();
+            answer.sort();
+        }
+        Ok(answer)
+    }
+
+    async fn repeat(
+        &mut self,
+        verb: &str,
+        rest: &str,
+        manner: &Manner,
+    ) -> Result<Vec<String>, String> {
+        let deadline = Instant::now() + SOON_MAX;
         loop {
-            let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
-            match word {
-                "sorted" => manner.sorted = true,
-                "counted" => manner.detail = Detail::Counted,
-                "unnumbered" => manner.detail = Detail::Unnumbered,
-                "brief" => manner.detail = Detail::Brief,
-                "with" => {
-                    let (pair, after) = after.split_once(' ').ok_or("with: no call")?;
-                    let (key, value) = pair.split_once('=').ok_or("with: no =")?;
-                    metadata.push((key.to_owned(), value.to_owned()));
-                    rest = after;
-                    continue;
-                }
-                _ => return self.verb(word, after, manner, metadata).await,
+            let lines = self.verb(verb, rest, manner).await?;
+            match &manner.until {
+                Some(until) if !until.is_met(&lines) && Instant::now() < deadline => {}
+                _ => return Ok(lines),
             }
-            rest = after;
+            tokio::time::sleep(SOON_PAUSE).await;
         }
     }
 
@@ -187,60 +226,66 @@ impl Session {
         &mut self,
         verb: &str,
         rest: &str,
-        manner: Manner,
-        metadata: Metadata,
+        manner: &Manner,
     ) -> Result<Vec<String>, String> {
         match verb {
-            "server" => Ok(Vec::new()),
+            "server" | "cluster" => Ok(Vec::new()),
             "sleep" => {
                 tokio::time::sleep(Duration::from_millis(number(rest)?)).await;
                 Ok(Vec::new())
             }
-            "restart" | "kill" => self.start_again(verb).await,
-            "times" => self.times(rest, metadata).await,
-            "until" => self.until(rest, metadata).await,
-            "parallel" => self.parallel(rest, metadata).await,
-            "http" => web::request(&self.server.url(), rest).await,
-            "metrics" => web::metrics(&self.server.url(), rest).await,
+            "restart" | "kill" => {
+                self.streams.clear();
+                self.group.start_again(&self.schema, self.asked, verb).await
+            }
+            "down" | "invite" | "up" | "ended" | "pause" | "resume" | "settle" => {
+                let answer = self.group.change(&self.schema, verb, rest).await;
+                if verb == "invite" {
+                    self.name_seat(self.group.find(rest)?);
+                }
+                answer
+            }
+            "begin" => self.begin_call(rest, manner).await,
+            "answer" => {
+                let begun = self.begun.remove(rest);
+                let begun = begun.ok_or_else(|| format!("no call {rest}"))?;
+                begun.await.map_err(|e| e.to_string())
+            }
+            "times" => self.times(rest, manner).await,
+            "until" => self.until(rest, manner).await,
+            "parallel" => self.parallel(rest, manner).await,
+            "http" => web::request(&self.url(), rest).await,
+            "metrics" => web::metrics(&self.url(), rest).await,
             "ctl" | "start" | "lines" | "stop" => self.etcdctl(verb, rest).await,
             "open" | "send" | "recv" | "drain" | "silent" | "finish" | "drop" => {
-                self.stream(verb, rest, manner, metadata).await
+                self.stream(verb, rest, manner).await
             }
             method => {
                 let method = self.schema.method(method)?;
-                self.call(method, rest, manner, metadata).await
+                self.call(method, rest, manner).await
             }
         }
     }
 
-    async fn start_again(&mut self, verb: &str) -> Result<Vec<String>, String> {
-        self.streams.clear();
-        let mut lines = Vec::new();
-        if verb == "kill" {
-            self.server.kill();
-        } else {
-            let code = self.server.stop();
-            // etcd ends by re-raising the signal after its clean stop; both are clean.
-            let clean = code == Some(0) || (self.server.kind() == Kind::Etcd && code.is_none());
-            lines.push(if clean {
-                "stopped".to_owned()
-            } else {
-                format!("exit {code:?}")
-            });
-        }
-        self.server.spawn()?;
-        self.channel = wait_ready(&self.schema, &mut self.server).await?;
-        Ok(lines)
+    fn url(&self) -> String {
+        self.group.servers[self.asked].url()
     }
 
     async fn etcdctl(&mut self, verb: &str, rest: &str) -> Result<Vec<String>, String> {
-        let url = self.server.url();
+        let url = if self.all {
+            self.group.endpoints()
+        } else {
+            self.url()
+        };
         let rest = expand(rest, &self.names)?;
         if verb == "ctl" {
             let (args, capture) = rest.rsplit_once(" -> ").unwrap_or((&rest, ""));
             let lines = self.ctl.run(&url, args).await?;
-            if let Some((name, place)) = capture.split_once('=') {
-                self.names.set(name, ctl::hex_word(&lines, place)?);
+            // A failed command has nothing to remember; whoever needs the name finds that out.
+            if let Some((name, place)) = capture.split_once('=')
+                && let Ok(value) = ctl::hex_word(&lines, place)
+            {
+                self.names.set(name, value);
             }
             return Ok(lines);
         }
@@ -258,69 +303,82 @@ impl Session {
         &mut self,
         method: MethodDescriptor,
         rest: &str,
-        manner: Manner,
-        metadata: Metadata,
+        manner: &Manner,
     ) -> Result<Vec<String>, String> {
         let (text, captures) = rest.rsplit_once("-> ").unwrap_or((rest, ""));
         let request = Schema::request(method.input(), &expand(text, &self.names)?)?;
+        let channel = self.group.channel(self.asked).await?;
         if method.is_server_streaming() {
-            let mut stream = Stream::open(self.channel.clone(), method, metadata);
+            let mut stream = Stream::open(channel, method, manner.metadata.clone());
             stream.send(request)?;
             stream.finish();
-            return Ok(receive(&mut stream, usize::MAX, manner, CALL_MAX).await);
+            let (detail, order) = (manner.detail, manner.order);
+            return Ok(receive(&mut stream, usize::MAX, detail, order, CALL_MAX).await);
         }
-        let call = call::unary(&self.channel, &method, &metadata, request);
-        match tokio::time::timeout(CALL_MAX, call).await {
-            Err(_) => Ok(vec![format!("no answer within {} s", CALL_MAX.as_secs())]),
-            Ok(Err(status)) => Ok(vec![print::status(&status)]),
-            Ok(Ok(answer)) => {
-                for capture in captures.split(',').map(str::trim).filter(|c| !c.is_empty()) {
-                    let (name, path) = capture.split_once('=').ok_or("capture: no =")?;
-                    self.names.set(name, field_at(&answer, path)?);
-                }
-                let mut lines = print::message(&answer, manner.detail);
-                if manner.sorted {
-                    lines.sort();
-                }
-                Ok(lines)
+        let answer = unary(&channel, &method, &manner.metadata, request).await;
+        if let Ok(answer) = &answer {
+            for capture in captures.split(',').map(str::trim).filter(|c| !c.is_empty()) {
+                let (name, path) = capture.split_once('=').ok_or("capture: no =")?;
+                self.names.set(name, field_at(answer, path)?);
             }
         }
+        Ok(told(answer, manner))
     }
 
-    async fn times(&self, rest: &str, metadata: Metadata) -> Result<Vec<String>, String> {
+    async fn begin_call(&mut self, rest: &str, manner: &Manner) -> Result<Vec<String>, String> {
+        let (name, rest) = rest.split_once(' ').ok_or("begin p Method")?;
+        let (method, text) = rest.split_once(' ').unwrap_or((rest, ""));
+        let method = self.schema.method(method)?;
+        let request = Schema::request(method.input(), &expand(text, &self.names)?)?;
+        let channel = self.group.channel(self.asked).await?;
+        let manner = manner.clone();
+        let call = tokio::spawn(async move {
+            let answer = unary(&channel, &method, &manner.metadata, request).await;
+            told(answer, &manner)
+        });
+        self.begun.insert(name.to_owned(), call);
+        Ok(Vec::new())
+    }
+
+    async fn times(&mut self, rest: &str, manner: &Manner) -> Result<Vec<String>, String> {
         let (count, rest) = rest.split_once(' ').ok_or("times N Method")?;
         let count = number(count)?;
-        match self.repeated(rest, metadata)?.in_turn(count).await {
+        match self.repeated(rest, manner).await?.in_turn(count).await {
             Ok(answer) => Ok(print::message(&answer, Detail::Full)),
             Err(status) => Ok(vec![print::status(&status)]),
         }
     }
 
-    async fn until(&self, rest: &str, metadata: Metadata) -> Result<Vec<String>, String> {
+    async fn until(&mut self, rest: &str, manner: &Manner) -> Result<Vec<String>, String> {
         let (count, rest) = rest.split_once(' ').ok_or("until N Method")?;
-        match self.repeated(rest, metadata)?.in_turn(number(count)?).await {
+        match self
+            .repeated(rest, manner)
+            .await?
+            .in_turn(number(count)?)
+            .await
+        {
             Ok(_) => Ok(vec!["never".to_owned()]),
             Err(status) => Ok(vec![print::status(&status)]),
         }
     }
 
-    async fn parallel(&self, rest: &str, metadata: Metadata) -> Result<Vec<String>, String> {
+    async fn parallel(&mut self, rest: &str, manner: &Manner) -> Result<Vec<String>, String> {
         let (clients, rest) = rest.split_once(' ').ok_or("parallel C N Method")?;
         let (count, rest) = rest.split_once(' ').ok_or("parallel C N Method")?;
-        let repeated = self.repeated(rest, metadata)?;
+        let repeated = self.repeated(rest, manner).await?;
         match repeated.at_once(number(clients)?, number(count)?).await {
             Ok(revisions) => Ok(vec![parallel::describe(&revisions)]),
             Err(status) => Ok(vec![print::status(&status)]),
         }
     }
 
-    fn repeated(&self, rest: &str, metadata: Metadata) -> Result<Repeated, String> {
+    async fn repeated(&mut self, rest: &str, manner: &Manner) -> Result<Repeated, String> {
         let (method, text) = rest.split_once(' ').unwrap_or((rest, ""));
         let (method, text) = (self.schema.method(method)?, expand(text, &self.names)?);
         Ok(Repeated {
-            channel: self.channel.clone(),
+            channel: self.group.channel(self.asked).await?,
             method,
-            metadata,
+            metadata: manner.metadata.clone(),
             text,
         })
     }
@@ -329,14 +387,14 @@ impl Session {
         &mut self,
         verb: &str,
         rest: &str,
-        manner: Manner,
-        metadata: Metadata,
+        manner: &Manner,
     ) -> Result<Vec<String>, String> {
         let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
         if verb == "open" {
             let method = self.schema.method(rest)?;
             self.methods.insert(name.to_owned(), method.clone());
-            let stream = Stream::open(self.channel.clone(), method, metadata);
+            let channel = self.group.channel(self.asked).await?;
+            let stream = Stream::open(channel, method, manner.metadata.clone());
             self.streams.insert(name.to_owned(), stream);
             return Ok(Vec::new());
         }
@@ -357,7 +415,8 @@ impl Session {
                 } else {
                     Duration::from_millis(number(wait)?)
                 };
-                Ok(receive(stream, number(count)?, manner, wait).await)
+                let (detail, order) = (manner.detail, manner.order);
+                Ok(receive(stream, number(count)?, detail, order, wait).await)
             }
             "drain" => drain(stream, &self.methods[name]).await,
             "silent" => Ok(match stream.next(SILENCE).await {
@@ -376,57 +435,29 @@ impl Session {
     }
 }
 
-/// The next `count` arrivals, each introduced by `--`.
-async fn receive(stream: &mut Stream, count: usize, manner: Manner, wait: Duration) -> Vec<String> {
-    let mut answers = Vec::new();
-    for _ in 0..count {
-        match stream.next(wait).await {
-            None => {
-                answers.push(vec![format!("-- nothing within {} ms", wait.as_millis())]);
-                break;
-            }
-            Some(arrival) => {
-                answers.push(arrival_lines(&arrival, manner.detail));
-                if matches!(arrival, Arrival::End(_)) {
-                    break;
-                }
-            }
-        }
+/// One call, for a bounded time.
+async fn unary(
+    channel: &Channel,
+    method: &MethodDescriptor,
+    metadata: &Metadata,
+    request: DynamicMessage,
+) -> Result<DynamicMessage, String> {
+    let call = call::unary(channel, method, metadata, request);
+    match tokio::time::timeout(CALL_MAX, call).await {
+        Err(_) => Err(format!("no answer within {} s", CALL_MAX.as_secs())),
+        Ok(answer) => answer.map_err(|status| print::status(&status)),
     }
-    if manner.sorted {
-        answers.sort();
-    }
-    answers.concat()
 }
 
-/// All events of a watch up to now, whatever responses they came in: it asks for progress, whose answer
-/// comes after them, again and again (a watcher that is behind is not answered).
-async fn drain(stream: &mut Stream, method: &MethodDescriptor) -> Result<Vec<String>, String> {
-    let mut lines = Vec::new();
-    let deadline = Instant::now() + RECV_MAX;
-    while Instant::now() < deadline {
-        stream.send(Schema::request(method.input(), "progress_request { }")?)?;
-        while let Some(arrival) = stream.next(SILENCE).await {
-            let new = arrival_lines(&arrival, Detail::Full);
-            if matches!(arrival, Arrival::End(_)) || new.iter().any(|line| line == "watch_id: -1") {
-                return Ok(lines);
-            }
-            lines.extend(new.into_iter().filter(|line| line.starts_with("events")));
-        }
+fn told(answer: Result<DynamicMessage, String>, manner: &Manner) -> Vec<String> {
+    let mut lines = match answer {
+        Ok(answer) => print::message(&answer, manner.detail),
+        Err(text) => vec![text],
+    };
+    if manner.order == Order::Sorted {
+        lines.sort();
     }
-    Err("no progress".to_owned())
-}
-
-fn arrival_lines(arrival: &Arrival, detail: Detail) -> Vec<String> {
-    match arrival {
-        Arrival::End(None) => vec!["-- end".to_owned()],
-        Arrival::End(Some(status)) => vec![format!("-- end: {}", print::status(status))],
-        Arrival::Message(message) => {
-            let mut lines = vec!["--".to_owned()];
-            lines.extend(print::message(message, detail));
-            lines
-        }
-    }
+    lines
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {

@@ -26,9 +26,40 @@ pub struct Server {
     flags: Vec<String>,
     env: Vec<(String, PathBuf)>,
     dir: TempDir,
-    client_port: u16,
-    peer_port: u16,
+    seat: Seat,
     child: Option<Child>,
+}
+
+/// Where a member listens and what it is told of its cluster.
+#[derive(Clone, Debug)]
+pub struct Seat {
+    /// Its name.
+    pub name: String,
+    /// Where clients reach it.
+    pub url: String,
+    /// Where peers reach it.
+    pub peer_url: String,
+    /// The cluster, as `--initial-cluster` takes it.
+    pub initial_cluster: String,
+    /// `new` or `existing`.
+    pub state: &'static str,
+}
+
+impl Seat {
+    /// A member called `name` on ports that were free a moment ago; it founds a cluster of its own.
+    ///
+    /// # Errors
+    /// The operating system's text.
+    pub fn free(name: &str) -> Result<Self, String> {
+        let [url, peer_url] = free_urls().map_err(|e| format!("free ports: {e}"))?;
+        Ok(Self {
+            name: name.to_owned(),
+            initial_cluster: format!("{name}={peer_url}"),
+            url,
+            peer_url,
+            state: "new",
+        })
+    }
 }
 
 /// A tool of the oracle (`etcd`, `etcdctl`, …) where `.ci/oracle-setup` put it, if it is there.
@@ -71,11 +102,24 @@ impl Server {
     /// # Errors
     /// What is missing, or why the process did not start.
     pub fn start(kind: Kind, flags: &[String]) -> Result<Self, String> {
-        let program = match kind {
-            Kind::Tenon => tenon()?,
-            Kind::Etcd => oracle("etcd").ok_or("no etcd: run .ci/oracle-setup")?,
-        };
-        Self::start_program(kind, program, flags, &[])
+        Self::start_program(kind, program(kind)?, flags, &[])
+    }
+
+    /// A member that is not started yet.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn seated(kind: Kind, seat: Seat, flags: &[String]) -> Result<Self, String> {
+        let dir = tempfile::tempdir().map_err(|e| format!("temporary directory: {e}"))?;
+        Ok(Self {
+            kind,
+            program: program(kind)?,
+            flags: flags.to_vec(),
+            env: Vec::new(),
+            dir,
+            seat,
+            child: None,
+        })
     }
 
     /// As [`Server::start`], from `program` (a link named `etcd` is etcd) and with more environment.
@@ -89,7 +133,6 @@ impl Server {
         env: &[(&str, &Path)],
     ) -> Result<Self, String> {
         let dir = tempfile::tempdir().map_err(|e| format!("temporary directory: {e}"))?;
-        let [client_port, peer_port] = free_ports().map_err(|e| format!("free ports: {e}"))?;
         let env = env
             .iter()
             .map(|(key, value)| ((*key).to_owned(), value.to_path_buf()));
@@ -99,8 +142,7 @@ impl Server {
             flags: flags.to_vec(),
             env: env.collect(),
             dir,
-            client_port,
-            peer_port,
+            seat: Seat::free("default")?,
             child: None,
         };
         server.spawn()?;
@@ -110,13 +152,19 @@ impl Server {
     /// `http://127.0.0.1:<client port>`.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.client_port)
+        self.seat.url.clone()
     }
 
     /// `http://127.0.0.1:<peer port>`.
     #[must_use]
     pub fn peer_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.peer_port)
+        self.seat.peer_url.clone()
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn seat(&self) -> &Seat {
+        &self.seat
     }
 
     /// Which program this is.
@@ -150,15 +198,16 @@ impl Server {
         if self.kind == Kind::Tenon && !self.program.ends_with("etcd") {
             command.arg("serve");
         }
-        let (client, peer) = (self.url(), self.peer_url());
+        let seat = &self.seat;
         command
-            .arg("--name=default")
-            .arg(format!("--data-dir={}", self.data_dir().display()));
-        command.arg(format!("--listen-client-urls={client}"));
-        command.arg(format!("--advertise-client-urls={client}"));
-        command.arg(format!("--listen-peer-urls={peer}"));
-        command.arg(format!("--initial-advertise-peer-urls={peer}"));
-        command.arg(format!("--initial-cluster=default={peer}"));
+            .arg(format!("--name={}", seat.name))
+            .arg(format!("--data-dir={}", self.data_dir().display()))
+            .arg(format!("--listen-client-urls={}", seat.url))
+            .arg(format!("--advertise-client-urls={}", seat.url))
+            .arg(format!("--listen-peer-urls={}", seat.peer_url))
+            .arg(format!("--initial-advertise-peer-urls={}", seat.peer_url))
+            .arg(format!("--initial-cluster={}", seat.initial_cluster))
+            .arg(format!("--initial-cluster-state={}", seat.state));
         command.arg("--log-level=warn");
         if self.kind == Kind::Etcd {
             command.arg("--unsafe-no-fsync");
@@ -201,19 +250,31 @@ impl Server {
 
     /// SIGTERM, then waits; the exit code, or `None` when it had to be killed.
     pub fn stop(&mut self) -> Option<i32> {
-        let mut child = self.child.take()?;
+        self.signal("TERM");
+        let code = self.ended();
+        self.kill();
+        code
+    }
+
+    /// Sends the signal called `name`.
+    pub fn signal(&self, name: &str) {
+        let Some(child) = &self.child else { return };
         let _ = Command::new("kill")
-            .args(["-TERM", &child.id().to_string()])
+            .args([&format!("-{name}"), &child.id().to_string()])
             .status();
+    }
+
+    /// Waits until the process ends by itself; the exit code, or `None` when it runs on or a signal ended it.
+    pub fn ended(&mut self) -> Option<i32> {
+        let child = self.child.as_mut()?;
         let deadline = Instant::now() + STOP_MAX;
         while Instant::now() < deadline {
             if let Ok(Some(status)) = child.try_wait() {
+                self.child = None;
                 return status.code();
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        let _ = child.kill();
-        let _ = child.wait();
         None
     }
 
@@ -236,11 +297,20 @@ impl Drop for Server {
     }
 }
 
-/// Two ports that were free a moment ago.
-fn free_ports() -> std::io::Result<[u16; 2]> {
-    let [a, b] = [
+fn program(kind: Kind) -> Result<PathBuf, String> {
+    match kind {
+        Kind::Tenon => tenon(),
+        Kind::Etcd => oracle("etcd").ok_or_else(|| "no etcd: run .ci/oracle-setup".to_owned()),
+    }
+}
+
+/// Two URLs whose ports were free a moment ago.
+fn free_urls() -> std::io::Result<[String; 2]> {
+    let (a, b) = (
         TcpListener::bind("127.0.0.1:0")?,
         TcpListener::bind("127.0.0.1:0")?,
-    ];
-    Ok([a.local_addr()?.port(), b.local_addr()?.port()])
+    );
+    let url = |listener: &TcpListener| Ok(format!("http://{}", listener.local_addr()?));
+    let urls: std::io::Result<Vec<String>> = [&a, &b].into_iter().map(url).collect();
+    Ok(urls?.try_into().expect("two of two"))
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tenon_tests::compare;
 use tenon_tests::random;
-use tenon_tests::run::{self, Answers};
+use tenon_tests::run::{self, Answers, Place};
 use tenon_tests::schema::Schema;
 use tenon_tests::script::{self, Item};
 use tenon_tests::server::{Kind, oracle};
@@ -45,17 +45,20 @@ fn main() {
     let mut trials = Vec::new();
     for file in files {
         let name = file.strip_prefix(&root).unwrap_or(&file).with_extension("");
-        let name = name.display().to_string();
-        let (on_etcd, etcd_schema) = (file.clone(), schema.clone());
-        let trial = Trial::test(format!("etcd::{name}"), move || {
-            check_etcd(&etcd_schema, &on_etcd, record)
+        let script = Script {
+            name: name.display().to_string(),
+            text: std::fs::read_to_string(&file)
+                .unwrap_or_else(|e| panic!("{}: {e}", file.display())),
+            file,
+            schema: schema.clone(),
+        };
+        let on_etcd = script.clone();
+        let trial = Trial::test(format!("etcd::{}", script.name), move || {
+            on_etcd.on_etcd(record)
         });
         trials.push(trial.with_ignored_flag(!etcd));
         if !record {
-            let schema = schema.clone();
-            trials.push(Trial::test(format!("tenon::{name}"), move || {
-                check_tenon(&schema, &file)
-            }));
+            trials.extend(script.trials());
         }
     }
     if !record {
@@ -83,9 +86,9 @@ fn random_trials(schema: &Schema, etcd: bool) -> Vec<Trial> {
 /// Tenon answers a drawn script as etcd does.
 fn check_random(schema: &Schema, seed: u64) -> Result<(), Failed> {
     let mut items = script::parse(&random::script(seed, RANDOM_STEPS))?;
-    let expected = answers(schema, Kind::Etcd, &items)?;
+    let expected = answers(schema, Kind::Etcd, Place::Alone, &items)?;
     fill(&mut items, expected);
-    let answers = answers(schema, Kind::Tenon, &items)?;
+    let answers = answers(schema, Kind::Tenon, Place::Alone, &items)?;
     judge(
         Path::new(&format!("seed {seed}")),
         &items,
@@ -104,22 +107,56 @@ fn fill(items: &mut [Item], answers: Answers) {
     }
 }
 
-/// The recorded answers are etcd's (or become so, when recording).
-fn check_etcd(schema: &Schema, file: &Path, record: bool) -> Result<(), Failed> {
-    let mut items = read(file)?;
-    let answers = answers(schema, Kind::Etcd, &items)?;
-    if record {
-        fill(&mut items, answers);
-        return Ok(std::fs::write(file, script::write(&items))?);
-    }
-    judge(file, &items, &answers, Kind::Etcd)
+/// One file.
+#[derive(Clone)]
+struct Script {
+    name: String,
+    text: String,
+    file: PathBuf,
+    schema: Schema,
 }
 
-/// Tenon answers as etcd did, but where the script says it differs on purpose.
-fn check_tenon(schema: &Schema, file: &Path) -> Result<(), Failed> {
-    let items = read(file)?;
-    let answers = answers(schema, Kind::Tenon, &items)?;
-    judge(file, &items, &answers, Kind::Tenon)
+impl Script {
+    /// Tenon alone, and three Tenons asked through the leader and through a follower. A line `# alone: …` says
+    /// why a script has one member only; one that begins with `cluster` says itself how many it has.
+    fn trials(&self) -> Vec<Trial> {
+        let lines = || self.text.lines();
+        let is_alone = lines().any(|line| line.starts_with("# alone: "));
+        let is_cluster = lines().any(|line| line.starts_with("> cluster "));
+        let mut places = vec![("tenon", Place::Alone)];
+        if !is_alone && !is_cluster {
+            places.extend([("leader", Place::Leader), ("follower", Place::Follower)]);
+        }
+        let trial = |(label, place)| {
+            let script = self.clone();
+            Trial::test(format!("{label}::{}", self.name), move || {
+                script.check(Kind::Tenon, place)
+            })
+        };
+        places.into_iter().map(trial).collect()
+    }
+
+    /// The recorded answers are etcd's (or become so, when recording).
+    fn on_etcd(&self, record: bool) -> Result<(), Failed> {
+        if !record {
+            return self.check(Kind::Etcd, Place::Alone);
+        }
+        let mut items = self.items()?;
+        let answers = answers(&self.schema, Kind::Etcd, Place::Alone, &items)?;
+        fill(&mut items, answers);
+        Ok(std::fs::write(&self.file, script::write(&items))?)
+    }
+
+    /// Everybody answers as etcd did; Tenon, where the script says it differs on purpose, as it says.
+    fn check(&self, kind: Kind, place: Place) -> Result<(), Failed> {
+        let items = self.items()?;
+        let answers = answers(&self.schema, kind, place, &items)?;
+        judge(&self.file, &items, &answers, kind)
+    }
+
+    fn items(&self) -> Result<Vec<Item>, Failed> {
+        Ok(script::parse(&self.text).map_err(|e| format!("{}: {e}", self.file.display()))?)
+    }
 }
 
 fn judge(file: &Path, items: &[Item], answers: &Answers, kind: Kind) -> Result<(), Failed> {
@@ -137,17 +174,13 @@ fn judge(file: &Path, items: &[Item], answers: &Answers, kind: Kind) -> Result<(
     .into())
 }
 
-fn read(file: &Path) -> Result<Vec<Item>, Failed> {
-    let text = std::fs::read_to_string(file)?;
-    Ok(script::parse(&text).map_err(|e| format!("{}: {e}", file.display()))?)
-}
-
-fn answers(schema: &Schema, kind: Kind, items: &[Item]) -> Result<Answers, Failed> {
+fn answers(schema: &Schema, kind: Kind, place: Place, items: &[Item]) -> Result<Answers, Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let bounded = async { tokio::time::timeout(SCRIPT_MAX, run::run(schema, kind, items)).await };
+    let bounded =
+        async { tokio::time::timeout(SCRIPT_MAX, run::run(schema, kind, place, items)).await };
     let late = |_| format!("not done within {} s", SCRIPT_MAX.as_secs());
     Ok(runtime.block_on(bounded).map_err(late)??)
 }

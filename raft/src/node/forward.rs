@@ -71,11 +71,13 @@ impl Node {
         let count = ticket.batch().commands.len();
         match self.0.links.to(leader).call(body, longest + GRACE).await {
             Ok(response::Body::Forward(reply)) if reply.outcomes.len() == count => {
-                let outcomes = reply.outcomes.into_iter().map(read_outcome).collect();
+                let outcomes: Vec<_> = reply.outcomes.into_iter().map(read_outcome).collect();
+                // What was refused goes back into the queue with the slot; else the slot is free at once.
+                let refused = outcomes.iter().any(Result::is_err);
+                let slot = refused.then_some(slot);
+                self.catch_up(&outcomes, longest).await;
                 let again = ticket.settle(outcomes);
-                if again.is_empty() {
-                    drop(slot);
-                } else {
+                if let Some(slot) = slot.filter(|_| !again.is_empty()) {
                     self.proposer().again(again, slot);
                 }
             }
@@ -87,6 +89,16 @@ impl Node {
                 ticket.fail(ProposeError::Unknown(Reason::StreamBroken));
             }
         }
+    }
+
+    /// Waits until what the leader applied is applied here: whoever asked this member may read its own write
+    /// from it, as from etcd. The waiters' deadlines are watched meanwhile.
+    async fn catch_up(&self, outcomes: &[Outcome], within: Duration) {
+        let applied = outcomes.iter().flatten().map(|applied| applied.index).max();
+        let Some(index) = applied else { return };
+        let mut here = self.0.applied.clone();
+        let there = here.wait_for(|applied| *applied >= Some(index));
+        self.env().timeout(within, there).await;
     }
 
     /// Proposes what a peer forwarded; the outcomes in order. A member that does not lead refuses at once:

@@ -4,7 +4,7 @@
 use crate::member::config::MemberConfig;
 use prost::Message;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use tenon_env::{Env, sync::watch};
 use tenon_proto::caller::Caller;
 use tenon_proto::command::{Command, CommandResult, command::Body};
@@ -59,6 +59,7 @@ struct Shared {
     cluster: ClusterId,
     stopping: watch::Receiver<bool>,
     counters: Counters,
+    raised_nospace: AtomicBool,
 }
 
 /// What all services share. Cloning is cheap.
@@ -91,6 +92,7 @@ impl Context {
             cluster,
             stopping,
             counters,
+            raised_nospace: AtomicBool::new(false),
         };
         Context {
             shared: Arc::new(shared),
@@ -135,6 +137,11 @@ impl Context {
     /// Counts of this context.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
+    }
+
+    /// Whether this member's NOSPACE alarm is its own doing and not an operator's.
+    pub(super) fn raised_nospace(&self) -> &AtomicBool {
+        &self.shared.raised_nospace
     }
 
     /// Follows whether the member is shutting down.

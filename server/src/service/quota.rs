@@ -4,6 +4,7 @@
 
 use super::context::Context;
 use crate::member::config::Quota;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tenon_proto::command::command::Body;
 use tenon_proto::error::Error;
@@ -56,34 +57,47 @@ async fn raise(context: &Context) {
         quota_bytes = context.config().quota.shown(),
         "storage space is used up; raising the NOSPACE alarm"
     );
+    context.raised_nospace().store(true, Ordering::Relaxed);
     let body = request(context, AlarmAction::Activate);
     if let Err(error) = context.propose(body).await {
         tracing::warn!(%error, "cannot raise the NOSPACE alarm");
     }
 }
 
-/// Takes this member's alarm back when there is room again. Called now and then by the member.
-pub async fn maybe_disarm(context: &Context) {
+/// Whether this member's alarm stands.
+fn own_alarm(context: &Context) -> bool {
+    let is_own = |member: u64, alarm: i32| {
+        alarm == AlarmType::Nospace as i32 && member == context.member().get()
+    };
+    let alarms = context.store().alarms();
+    alarms.iter().any(|row| is_own(row.member_id, row.alarm))
+}
+
+/// Takes this member's alarm back when there is room again; one that an operator raised is the operator's.
+async fn maybe_disarm(context: &Context) {
     let Quota::Bytes(limit) = context.config().quota else {
         return;
     };
-    let own = context.store().alarms().iter().any(|row| {
-        row.alarm == AlarmType::Nospace as i32 && row.member_id == context.member().get()
-    });
-    if !own || context.store().size().in_use > limit / 100 * LOW_WATER_PERCENT {
+    let raised = context.raised_nospace().load(Ordering::Relaxed);
+    let is_short = context.store().size().in_use > limit / 100 * LOW_WATER_PERCENT;
+    if !raised || is_short || !own_alarm(context) {
         return;
     }
-    match context
-        .propose(request(context, AlarmAction::Deactivate))
-        .await
-    {
-        Ok(_) => tracing::info!("there is room again; took the NOSPACE alarm back"),
+    let body = request(context, AlarmAction::Deactivate);
+    match context.propose(body).await {
+        Ok(_) => {
+            context.raised_nospace().store(false, Ordering::Relaxed);
+            tracing::info!("there is room again; took the NOSPACE alarm back");
+        }
         Err(error) => tracing::warn!(%error, "cannot take the NOSPACE alarm back"),
     }
 }
 
 /// Watches over the alarm for as long as the member runs.
 pub async fn keep_watch(context: Context) {
+    // Who raised an alarm that stands at the start is not known; it is taken for this member's own.
+    let stands = own_alarm(&context);
+    context.raised_nospace().store(stands, Ordering::Relaxed);
     loop {
         context.env().sleep(Duration::from_secs(1)).await;
         maybe_disarm(&context).await;
