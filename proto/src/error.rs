@@ -252,6 +252,8 @@ table! {
         "auth: authentication failed, password was given for no password user", plain;
     /// Authenticate while JWT tokens are configured with only a public key.
     VerifyOnlyKey: Unknown, "auth: token signing attempted with verify-only key", plain;
+    /// A write that waited for a leader until its time was up; it is in no log.
+    NoLeaderInTime: DeadlineExceeded, "context deadline exceeded", plain;
     /// Keep-alive at a leader that lost its leadership.
     NotPrimaryLessor: Unknown, "not a primary lessor", plain;
     /// Downgrade with an action number nobody knows.

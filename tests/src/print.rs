@@ -18,6 +18,9 @@ const MASKED: &[&str] = &[
     "etcdserverpb.HashResponse.hash",
 ];
 
+/// Seconds of a lease's time that a script may spend.
+const TTL_SPENT_MAX: i64 = 60;
+
 /// Lists whose order etcd does not promise: printed sorted.
 const UNORDERED: &[&str] = &[
     "etcdserverpb.LeaseTimeToLiveResponse.keys",
@@ -123,7 +126,7 @@ fn remaining_ttl(message: &DynamicMessage, value: &Value) -> String {
         .and_then(|v| v.as_i64())
         .unwrap_or_default();
     match left {
-        _ if left >= 0 && left <= granted && left >= granted - 10 => {
+        _ if left >= 0 && left <= granted && left >= granted - TTL_SPENT_MAX => {
             "TTL: at most grantedTTL".to_owned()
         }
         _ => format!("TTL: {left}"),

@@ -196,7 +196,12 @@ impl Cluster {
         request: pb::MemberPromoteRequest,
     ) -> Result<pb::MemberPromoteResponse, Error> {
         self.context.authorise(caller)?;
-        self.context.read_barrier().await?;
+        // The leader decides; without one that is what is said.
+        let read = self.context.read_barrier().await;
+        read.map_err(|error| match self.context.has_leader() {
+            true => error,
+            false => Error::NoLeader,
+        })?;
         if !self.member(request.id)?.is_learner {
             return Err(Error::MemberNotLearner);
         }

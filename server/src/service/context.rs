@@ -234,6 +234,10 @@ impl Context {
             Ok(applied) => Ok(applied.result),
             Err(error) => {
                 shared.counters.failed.fetch_add(1, Ordering::Relaxed);
+                let waited = ProposeError::NotProposed(Reason::Timeout);
+                if error == waited && !self.has_leader() {
+                    return Err(Error::NoLeaderInTime);
+                }
                 Err(propose_error(&error))
             }
         }

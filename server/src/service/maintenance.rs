@@ -78,7 +78,12 @@ impl Maintenance {
         self.context.authorise(caller)?;
         let get = AlarmAction::try_from(request.action) == Ok(AlarmAction::Get);
         let mut response = if get {
-            self.context.read_barrier().await?;
+            // A proposal in etcd, and fails like one.
+            let read = self.context.read_barrier().await;
+            read.map_err(|error| match self.context.has_leader() {
+                true => error,
+                false => Error::NoLeaderInTime,
+            })?;
             let mut alarms = self.context.store().alarms();
             alarms.retain(|row| {
                 request.alarm == AlarmType::None as i32 || row.alarm == request.alarm
