@@ -1,7 +1,7 @@
 // Command clients runs etcd's own Go client packages against one endpoint and checks what they promise:
 // concurrency (mutex, election, STM), leasing, ordering, namespace, mirror and the recipes built on them.
 //
-// Usage: clients ENDPOINT. Prints "ok NAME" for each check; exits 1 at the first that fails.
+// Usage: clients ENDPOINT, or clients chaos LENGTH ENDPOINT… (see chaos.go). Prints "ok NAME" for each check; exits 1 at the first that fails.
 package main
 
 import (
@@ -23,6 +23,17 @@ type check struct {
 const checkMax = 30 * time.Second
 
 func main() {
+	if len(os.Args) > 3 && os.Args[1] == "chaos" {
+		length, err := time.ParseDuration(os.Args[2])
+		if err == nil {
+			err = runChaos(length, os.Args[3:])
+		}
+		if err != nil {
+			fmt.Printf("FAILED chaos: %v\n", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "usage: clients ENDPOINT")
 		os.Exit(2)
