@@ -94,7 +94,11 @@ fn go_clients_while_members_are_killed() {
     let Some(program) = build(dir.path()) else {
         return;
     };
-    let flags = ["--heartbeat-interval=50", "--election-timeout=500", "--log-level=warn"];
+    let flags = [
+        "--heartbeat-interval=50",
+        "--election-timeout=500",
+        "--log-level=warn",
+    ];
     let mut cluster = Cluster::found(3, &flags);
     let list = cluster.list();
     let urls: Vec<String> = cluster.members.iter().map(|m| m.url.clone()).collect();
