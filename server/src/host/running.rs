@@ -1,0 +1,516 @@
+//! Room `server/host`: the host's one task. Modes are an enum consumed by a loop: the old role goes in, the next
+//! comes out. A switch runs inside its role and hears orders meanwhile.
+
+use super::config::FaultTolerance;
+use super::core::{Aim, Core, StepError, position};
+use super::edges::{Cleaning, Mode, Step};
+use super::journal::{Removal, Switching};
+use super::orders::{ChangeError, ChangeOptions, Ended, Order, Outcome, Plan};
+use super::steps::{down, up};
+use std::time::Duration;
+use tenon_env::sync::{mpsc, oneshot};
+
+/// Time of its own for cleaning up after a failed switch.
+const CLEANING: Duration = Duration::from_secs(30);
+/// Pause between attempts to remove what a failed switch left in the cluster.
+const TIDY: Duration = Duration::from_secs(5);
+/// Pause between attempts to bring the endpoint back to the member.
+const HOMECOMING: Duration = Duration::from_secs(1);
+/// How long an attempt to tidy may take.
+const TIDY_WITHIN: Duration = Duration::from_secs(10);
+
+/// What a host is, as its loop sees it.
+pub(super) enum Role {
+    /// Its member answers.
+    Server,
+    /// The members answer.
+    Client,
+    /// Nobody answers any more.
+    Ended(Ended),
+}
+
+impl Role {
+    fn of(mode: Mode) -> Role {
+        match mode {
+            Mode::Server => Role::Server,
+            Mode::Client => Role::Client,
+        }
+    }
+}
+
+/// How a switch came to its end.
+enum Cut {
+    Over(Result<(), (Step, StepError)>),
+    Aborted(oneshot::Sender<Outcome>),
+    Shutdown(oneshot::Sender<()>),
+}
+
+/// The task's state.
+pub(super) struct Running {
+    pub(super) core: Core,
+    pub(super) orders: mpsc::Receiver<Order>,
+    /// Whoever waits for the end.
+    pub(super) farewell: Option<oneshot::Sender<()>>,
+}
+
+impl Running {
+    /// Lives until the end; why it came.
+    pub(super) async fn run(mut self) -> Ended {
+        let mut role = Role::of(self.core.journal.mode);
+        if let Some(switching) = self.core.journal.switching {
+            role = self.resume(switching).await;
+        }
+        loop {
+            role = match role {
+                Role::Server => self.serve().await,
+                Role::Client => self.forward().await,
+                Role::Ended(why) => {
+                    self.close().await;
+                    return why;
+                }
+            };
+        }
+    }
+
+    async fn close(&mut self) {
+        if let Some(remote) = self.core.remote.take() {
+            remote.shutdown();
+        }
+        if let Some(member) = self.core.member.clone() {
+            member.shutdown().await;
+        }
+        if let Some(farewell) = self.farewell.take() {
+            let _ = farewell.send(());
+        }
+    }
+
+    /// Goes on with a switch that a crash cut short.
+    async fn resume(&mut self, switching: Switching) -> Role {
+        let Switching { to, step } = switching;
+        let from = self.core.journal.mode;
+        let steps = match self.core.config.edges.steps(from, to) {
+            Ok(steps) => steps.to_vec(),
+            Err(why) => return Role::Ended(Ended::Failed(why)),
+        };
+        // Where the endpoint and the member are was decided anew at this start.
+        let again = match step {
+            Step::Attach | Step::CatchUp | Step::ToMember => Step::AddLearner,
+            Step::Done if to == Mode::Server => Step::AddLearner,
+            Step::HandOver | Step::ToMembers => Step::Reach,
+            step => step,
+        };
+        let first = position(&steps, again).or(position(&steps, step));
+        tracing::info!(%to, step = step.name(), "going on with the switch that was cut short");
+        self.switch(to, ChangeOptions::default(), first.unwrap_or(0), None)
+            .await
+    }
+
+    /// Server mode, until something happens.
+    async fn serve(&mut self) -> Role {
+        let Some(member) = self.core.member.clone() else {
+            return Role::Ended(Ended::Failed("no member is attached".to_owned()));
+        };
+        let (env, is_home) = (self.core.env.clone(), self.core.is_home());
+        let home = async {
+            match is_home {
+                true => std::future::pending().await,
+                false => env.sleep(HOMECOMING).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            why = member.failed() => Role::Ended(Ended::Failed(why)),
+            why = member.removed() => self.on_removed(why).await,
+            order = self.orders.recv() => self.obey(order, Role::Server).await,
+            () = home => self.go_home().await,
+        }
+    }
+
+    /// A switch failed while nobody had a quorum: the endpoint comes back to the member once that can answer.
+    async fn go_home(&mut self) -> Role {
+        let options = ChangeOptions {
+            within: Some(HOMECOMING),
+            ..ChangeOptions::default()
+        };
+        let aim = self.aim(Mode::Client, options);
+        match down::undo(&mut self.core, &aim).await {
+            Ok(down::Undone::Back) | Err(StepError::Failed { .. }) => Role::Server,
+            Ok(down::Undone::GoOn) => self.on_removed("it was removed".to_owned()).await,
+            Err(StepError::Fatal(why)) => Role::Ended(Ended::Failed(why)),
+        }
+    }
+
+    /// A removal that this host asked for in vain, as it seemed, came into force: it becomes the client it was told
+    /// to be. Any other removal is the cluster's word.
+    async fn on_removed(&mut self, why: String) -> Role {
+        let steps = self.core.config.edges.steps(Mode::Server, Mode::Client);
+        let go_on = steps.ok().and_then(|s| position(s, Step::SeeRemoval));
+        match (self.core.journal.removal, go_on) {
+            (Removal::Asked, Some(first)) => {
+                tracing::warn!("this host's own removal came into force late");
+                let endpoints = self.core.journal.endpoints.clone();
+                let remote = self.core.ask_through(endpoints);
+                let aim = self.aim(Mode::Client, ChangeOptions::default());
+                let to = super::door::Backend::Remote(remote);
+                if let Err(error) = self.core.go_to(to, &aim).await {
+                    tracing::warn!(?error, "the endpoint does not move");
+                }
+                self.switch(Mode::Client, ChangeOptions::default(), first, None)
+                    .await
+            }
+            _ => Role::Ended(Ended::Removed(why)),
+        }
+    }
+
+    /// Client mode, until something happens.
+    async fn forward(&mut self) -> Role {
+        let Some(remote) = self.core.remote.clone() else {
+            return Role::Ended(Ended::Failed("no members are known".to_owned()));
+        };
+        let env = self.core.env.clone();
+        let mut endpoints = remote.watch_endpoints();
+        let tidy = async {
+            match self.core.journal.leftover {
+                Some(_) => env.sleep(TIDY).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            order = self.orders.recv() => self.obey(order, Role::Client).await,
+            changed = endpoints.changed() => match changed {
+                Ok(()) => {
+                    let now = remote.endpoints();
+                    self.remember(now).await
+                }
+                Err(_) => Role::Ended(Ended::Failed("the client mode ended".to_owned())),
+            },
+            () = tidy => self.tidy().await,
+        }
+    }
+
+    async fn remember(&mut self, endpoints: Vec<String>) -> Role {
+        if endpoints.is_empty() {
+            return Role::Client;
+        }
+        match self.core.save(|journal| journal.endpoints = endpoints).await {
+            Err(StepError::Fatal(why)) => Role::Ended(Ended::Failed(why)),
+            _ => Role::Client,
+        }
+    }
+
+    /// One more attempt to remove what an earlier switch left.
+    async fn tidy(&mut self) -> Role {
+        let Some(id) = self.core.journal.leftover else {
+            return Role::Client;
+        };
+        let deadline = self.core.env.now() + TIDY_WITHIN;
+        match up::clean(&mut self.core, id, deadline).await {
+            Ok(()) => {
+                tracing::info!(member = %id, "removed what an earlier switch left");
+                let saved = self.core.save(|journal| journal.leftover = None).await;
+                match saved {
+                    Err(StepError::Fatal(why)) => Role::Ended(Ended::Failed(why)),
+                    _ => Role::Client,
+                }
+            }
+            Err(StepError::Fatal(why)) => Role::Ended(Ended::Failed(why)),
+            Err(StepError::Failed { why, .. }) => {
+                tracing::warn!(member = %id, why, "an earlier switch left a member; trying again");
+                Role::Client
+            }
+        }
+    }
+
+    async fn obey(&mut self, order: Option<Order>, role: Role) -> Role {
+        match order {
+            None => Role::Ended(Ended::Shutdown),
+            Some(Order::Shutdown(farewell)) => {
+                self.farewell = Some(farewell);
+                Role::Ended(Ended::Shutdown)
+            }
+            Some(Order::Abort(answer)) => {
+                let none = self.refusal(self.core.journal.mode, "no switch is under way");
+                let _ = answer.send(Err(none));
+                role
+            }
+            Some(Order::Plan {
+                to,
+                options,
+                answer,
+            }) => {
+                let _ = answer.send(self.plan(to, options).await);
+                role
+            }
+            Some(Order::Change {
+                to,
+                options,
+                accepted,
+                ended,
+            }) => {
+                let from = self.core.journal.mode;
+                if from == to {
+                    self.core
+                        .board
+                        .edit(|status| status.note = format!("already a {to}"));
+                    let _ = accepted.send(Ok(()));
+                    let _ = ended.send(Ok(()));
+                    return role;
+                }
+                if let Err(why) = self.core.config.edges.steps(from, to) {
+                    let _ = accepted.send(Err(self.refusal(to, &why)));
+                    return role;
+                }
+                let _ = accepted.send(Ok(()));
+                self.switch(to, options, 0, Some(ended)).await
+            }
+        }
+    }
+
+    fn refusal(&self, to: Mode, why: &str) -> ChangeError {
+        ChangeError {
+            to,
+            step: None,
+            why: why.to_owned(),
+            remedy: String::new(),
+            mode: self.core.journal.mode,
+        }
+    }
+
+    fn aim(&self, to: Mode, options: ChangeOptions) -> Aim {
+        let config = &self.core.config;
+        let within = options.within.unwrap_or(config.change_within);
+        Aim {
+            to,
+            deadline: self.core.env.now() + within,
+            fault_tolerance: options.fault_tolerance.unwrap_or(config.fault_tolerance),
+        }
+    }
+
+    /// What a switch would do. Looks, and touches nothing.
+    async fn plan(&mut self, to: Mode, options: ChangeOptions) -> Result<Plan, ChangeError> {
+        let from = self.core.journal.mode;
+        let steps = self.core.config.edges.steps(from, to);
+        let steps = steps
+            .map(<[Step]>::to_vec)
+            .map_err(|why| self.refusal(to, &why))?;
+        let aim = self.aim(to, options);
+        let checked = match to {
+            Mode::Server => up::check(&mut self.core, &aim).await,
+            Mode::Client => down::check(&mut self.core, &aim).await,
+        };
+        checked.map_err(|error| self.told(to, Step::Check, error))?;
+        let show = |step: &Step| format!("{}: {}", step.name(), step.does());
+        Ok(Plan {
+            steps: steps.iter().map(show).collect(),
+            warnings: self.core.board.now().warnings,
+        })
+    }
+
+    /// A step's error for whoever asked for the switch.
+    fn told(&self, to: Mode, step: Step, error: StepError) -> ChangeError {
+        let (why, remedy) = match error {
+            StepError::Failed { why, remedy } => (why, remedy),
+            StepError::Fatal(why) => (why, "look at the disk; the host ends".to_owned()),
+        };
+        ChangeError {
+            to,
+            step: Some(step),
+            why,
+            remedy,
+            mode: self.core.journal.mode,
+        }
+    }
+
+    /// One switch, from the step at `first` on; the role that follows.
+    async fn switch(
+        &mut self,
+        to: Mode,
+        options: ChangeOptions,
+        first: usize,
+        ended: Option<oneshot::Sender<Outcome>>,
+    ) -> Role {
+        let aim = self.aim(to, options);
+        let steps = self.core.config.edges.steps(self.core.journal.mode, to);
+        let steps = steps.map(<[Step]>::to_vec).unwrap_or_default();
+        self.core.board.edit(|status| {
+            status.error = None;
+            status.warnings.clear();
+        });
+        let (outcome, fatal) = match self.drive(&aim, &steps, first).await {
+            Cut::Shutdown(farewell) => {
+                self.farewell = Some(farewell);
+                return Role::Ended(Ended::Shutdown);
+            }
+            Cut::Over(Ok(())) => (Ok(()), None),
+            Cut::Over(Err((step, error))) => self.undo(&aim, &steps, (step, error)).await,
+            Cut::Aborted(answer) => {
+                let step = self.core.board.now().progress.map_or(Step::Check, |p| p.step);
+                let why = StepError::failed("it was aborted", "");
+                let (outcome, fatal) = self.undo(&aim, &steps, (step, why)).await;
+                let mode = self.core.journal.mode;
+                let back = match mode == to {
+                    false => Ok(()),
+                    true => Err(self.refusal(to, "the switch was over before it could be aborted")),
+                };
+                let _ = answer.send(back);
+                (outcome, fatal)
+            }
+        };
+        self.announce(&outcome);
+        if let Some(ended) = ended {
+            let _ = ended.send(outcome);
+        }
+        match fatal {
+            Some(why) => Role::Ended(Ended::Failed(why)),
+            None => Role::of(self.core.journal.mode),
+        }
+    }
+
+    fn announce(&self, outcome: &Outcome) {
+        let mode = self.core.journal.mode;
+        match outcome {
+            Ok(()) => tracing::info!(%mode, "the switch is done"),
+            Err(error) => tracing::error!(%error, "the switch was not made"),
+        }
+        self.core.board.edit(|status| {
+            let took = status.progress.take().map(|p| self.core.env.now() - p.began);
+            status.error = outcome.as_ref().err().map(ToString::to_string);
+            status.note = match (outcome, took) {
+                (Ok(()), Some(took)) => format!("became a {mode} in {} ms", took.as_millis()),
+                (Ok(()), None) => format!("is a {mode}"),
+                (Err(_), _) => format!("stays a {mode}"),
+            };
+        });
+    }
+
+    /// Runs the steps, and hears orders meanwhile.
+    async fn drive(&mut self, aim: &Aim, steps: &[Step], first: usize) -> Cut {
+        let Running { core, orders, .. } = self;
+        let (board, mode) = (core.board.clone(), core.journal.mode);
+        let mut driving = std::pin::pin!(core.drive(aim, steps, first));
+        loop {
+            let order = tokio::select! {
+                biased;
+                over = &mut driving => return Cut::Over(over),
+                order = orders.recv() => order,
+            };
+            let to = aim.to;
+            let step = board.now().progress.map_or(Step::Check, |p| p.step);
+            let busy = |why: String| ChangeError {
+                to,
+                step: None,
+                why,
+                remedy: "wait for it, or `tenon host abort`".to_owned(),
+                mode,
+            };
+            let under_way = format!("the switch to {to} is under way at step {}", step.name());
+            match order {
+                None => std::future::pending().await,
+                Some(Order::Shutdown(farewell)) => return Cut::Shutdown(farewell),
+                Some(Order::Change { accepted, .. }) => {
+                    let _ = accepted.send(Err(busy(under_way)));
+                }
+                Some(Order::Plan { answer, .. }) => {
+                    let _ = answer.send(Err(busy(under_way)));
+                }
+                Some(Order::Abort(answer)) => {
+                    if can_abort(steps, step) {
+                        return Cut::Aborted(answer);
+                    }
+                    let why = format!("{under_way}, and cannot be taken back any more");
+                    let error = ChangeError {
+                        remedy: "wait for it, then switch again".to_owned(),
+                        ..busy(why)
+                    };
+                    let _ = answer.send(Err(error));
+                }
+            }
+        }
+    }
+
+    /// After a failure: back to the old mode, or on where there is no way back. What to tell, and why the host
+    /// must end if it must.
+    async fn undo(
+        &mut self,
+        aim: &Aim,
+        steps: &[Step],
+        (step, error): (Step, StepError),
+    ) -> (Outcome, Option<String>) {
+        if let StepError::Fatal(why) = &error {
+            let why = why.clone();
+            return (Err(self.told(aim.to, step, error)), Some(why));
+        }
+        tracing::warn!(?error, step = step.name(), "the switch fails; cleaning up");
+        let cleaning = Aim {
+            deadline: match self.core.config.edges.cleaning {
+                Cleaning::OwnDeadline => self.core.env.now() + CLEANING,
+                Cleaning::SharedDeadline => aim.deadline,
+            },
+            fault_tolerance: FaultTolerance::Warn,
+            to: aim.to,
+        };
+        let undone = match aim.to {
+            Mode::Server => up::undo(&mut self.core, &cleaning)
+                .await
+                .map(|()| down::Undone::Back),
+            Mode::Client => down::undo(&mut self.core, &cleaning).await,
+        };
+        match undone {
+            Ok(down::Undone::Back) => (Err(self.told(aim.to, step, error)), None),
+            Ok(down::Undone::GoOn) => self.go_on(&cleaning, steps).await,
+            Err(StepError::Fatal(why)) => (Err(self.told(aim.to, step, error)), Some(why)),
+            Err(StepError::Failed { why, .. }) => {
+                let told = self.told(aim.to, step, error);
+                let why = format!("{}; cleaning up: {why}", told.why);
+                (Err(ChangeError { why, ..told }), None)
+            }
+        }
+    }
+
+    /// The member is removed: what is left of the switch needs nobody else.
+    async fn go_on(&mut self, aim: &Aim, steps: &[Step]) -> (Outcome, Option<String>) {
+        let first = position(steps, Step::Detach).or(position(steps, Step::Delete));
+        let first = first.unwrap_or(steps.len());
+        match self.core.drive(aim, steps, first).await {
+            Ok(()) => (Ok(()), None),
+            Err((step, error)) => {
+                let told = self.told(aim.to, step, error);
+                let why = format!("{told}; the next start goes on from here");
+                (Err(told), Some(why))
+            }
+        }
+    }
+}
+
+/// Whether a switch at this step can be taken back: nobody was asked to remove the member, and the endpoint has not
+/// moved to a new one.
+fn can_abort(steps: &[Step], step: Step) -> bool {
+    let end = position(steps, Step::RemoveSelf).or(position(steps, Step::ToMember));
+    let at = position(steps, step).unwrap_or(0);
+    end.is_none_or(|end| at < end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edges::Edges;
+    use super::*;
+
+    #[test]
+    fn a_switch_can_be_aborted_until_it_binds_the_cluster() {
+        let edges = Edges::default();
+        let down = edges.steps(Mode::Server, Mode::Client).unwrap();
+        for (step, expected) in [
+            (Step::Check, true),
+            (Step::HandOver, true),
+            (Step::ToMembers, true),
+            (Step::RemoveSelf, false),
+            (Step::Delete, false),
+        ] {
+            assert_eq!(can_abort(down, step), expected, "{step:?}");
+        }
+        let up = edges.steps(Mode::Client, Mode::Server).unwrap();
+        assert!(can_abort(up, Step::CatchUp));
+        assert!(!can_abort(up, Step::ToMember));
+    }
+}
