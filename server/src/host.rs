@@ -19,6 +19,7 @@ mod core;
 pub mod door;
 pub mod edges;
 pub mod floor;
+mod health;
 pub mod journal;
 mod open;
 mod orders;
@@ -129,12 +130,9 @@ impl Host {
         let running = Running {
             core,
             orders: received,
-            farewell: None,
+            ended: ended_tx,
         };
-        env.spawn("host", async move {
-            let why = running.run().await;
-            ended_tx.send_replace(Some(why));
-        });
+        env.spawn("host", running.run());
         Ok(Host {
             shared: Arc::new(shared),
         })
@@ -206,7 +204,11 @@ impl Host {
     ///
     /// # Errors
     /// When it is not accepted: another one is under way, or there is no such switch.
-    pub async fn change_mode(&self, to: Mode, options: ChangeOptions) -> Result<Change, ChangeError> {
+    pub async fn change_mode(
+        &self,
+        to: Mode,
+        options: ChangeOptions,
+    ) -> Result<Change, ChangeError> {
         let (accepted, was_accepted) = oneshot::channel();
         let (ended_tx, ended) = oneshot::channel();
         let order = Order::Change {
@@ -266,14 +268,36 @@ impl Host {
         }
     }
 
+    /// Hands leadership to another member, if the own member has it; for a bounded time.
+    pub async fn hand_over(&self) {
+        if let Some(member) = self.member() {
+            member.hand_over().await;
+        }
+    }
+
+    /// Tells streams to end. Calls under way go on.
+    pub fn begin_shutdown(&self) {
+        if let Some(member) = self.member() {
+            member.begin_shutdown();
+        }
+        if let Some(remote) = self.remote() {
+            remote.shutdown();
+        }
+    }
+
     /// Stops the host: its member and everything it runs. A switch under way goes on at the next start. Afterwards
     /// the data directory may be opened again, in this process too.
     pub async fn shutdown(&self) {
         let (farewell, closed) = oneshot::channel();
-        if self.shared.orders.send(Order::Shutdown(farewell)).await.is_ok() {
+        if self
+            .shared
+            .orders
+            .send(Order::Shutdown(farewell))
+            .await
+            .is_ok()
+        {
             let _ = closed.await;
         }
-        self.ended().await;
         self.shared.lock.lock().take();
     }
 }

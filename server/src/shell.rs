@@ -14,5 +14,8 @@ pub mod peer;
 pub mod run;
 mod running;
 pub mod upstream;
+mod serving;
+mod signals;
+mod upstream;
 
 pub use run::main;

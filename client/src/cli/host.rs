@@ -253,7 +253,10 @@ mod tests {
     #[test]
     fn command_lines_are_understood() {
         let plain = line("status").unwrap();
-        assert_eq!((plain.command, plain.endpoint.as_str()), (Command::Status, ENDPOINT));
+        assert_eq!(
+            (plain.command, plain.endpoint.as_str()),
+            (Command::Status, ENDPOINT)
+        );
         let mode = line("mode client --wait --timeout=2m --endpoint unix:/run/s").unwrap();
         let request = pb::ChangeModeRequest {
             mode: pb::Mode::Client.into(),
@@ -264,13 +267,22 @@ mod tests {
             request,
             wait: true,
         };
-        assert_eq!((mode.command, mode.endpoint.as_str()), (expected, "unix:/run/s"));
+        assert_eq!(
+            (mode.command, mode.endpoint.as_str()),
+            (expected, "unix:/run/s")
+        );
         for (text, why) in [
             ("", "which command?"),
             ("mode", "mode needs one of: server, client"),
-            ("mode witness", "unknown mode \"witness\": a host is a server or a client"),
+            (
+                "mode witness",
+                "unknown mode \"witness\": a host is a server or a client",
+            ),
             ("status --fast", "unknown flag --fast"),
-            ("mode client --timeout 5", "--timeout \"5\" is no duration: write 90s, 10m or 1h"),
+            (
+                "mode client --timeout 5",
+                "--timeout \"5\" is no duration: write 90s, 10m or 1h",
+            ),
             ("mode client --timeout", "--timeout needs a value"),
         ] {
             assert_eq!(line(text), Err(why.to_owned()));

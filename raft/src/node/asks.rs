@@ -102,7 +102,12 @@ impl Node {
         {
             ask_reply::Reply::Heard(heard) => {
                 let behind = heard.behind.into_iter().chain(std::iter::repeat(0));
-                Ok(heard.members.into_iter().map(MemberId).zip(behind).collect())
+                Ok(heard
+                    .members
+                    .into_iter()
+                    .map(MemberId)
+                    .zip(behind)
+                    .collect())
             }
             _ => Err(Reason::StreamBroken),
         }

@@ -142,12 +142,10 @@ impl Core {
     }
 
     /// The members by a quorum.
-    pub(super) async fn members(
-        &self,
-        deadline: Instant,
-    ) -> Result<pb::MemberListResponse, Error> {
+    pub(super) async fn members(&self, deadline: Instant) -> Result<pb::MemberListResponse, Error> {
         let request = pb::MemberListRequest { linearizable: true };
-        self.ask(Method::ClusterMemberList, &request, deadline).await
+        self.ask(Method::ClusterMemberList, &request, deadline)
+            .await
     }
 
     /// Who belongs to the cluster and whom its leader hears; asked of the own member where it serves.
@@ -200,7 +198,9 @@ impl Core {
         let read = self
             .env
             .blocking(Lane::Read, move || Identity::stored(&env, &dir));
-        let read = read.await.map_err(|gone| StepError::Fatal(gone.to_string()));
+        let read = read
+            .await
+            .map_err(|gone| StepError::Fatal(gone.to_string()));
         match read? {
             Ok(identity) => Ok(identity.map(|identity| identity.member)),
             // Whoever cannot be read is nobody; the storage goes when another is attached.
@@ -255,7 +255,10 @@ impl Core {
         let done = done.unwrap_or_else(|gone| Err(std::io::Error::other(gone)));
         done.map_err(|why| {
             let storage = self.storage();
-            StepError::Fatal(format!("cannot {what} storage {}: {why}", storage.display()))
+            StepError::Fatal(format!(
+                "cannot {what} storage {}: {why}",
+                storage.display()
+            ))
         })
     }
 }

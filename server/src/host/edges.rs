@@ -163,8 +163,7 @@ impl Default for Edges {
             Done,
         ];
         let down = [
-            Check, Intent, Reach, HandOver, ToMembers, RemoveSelf, SeeRemoval, Detach, Delete,
-            Done,
+            Check, Intent, Reach, HandOver, ToMembers, RemoveSelf, SeeRemoval, Detach, Delete, Done,
         ];
         let edge = |from, to, steps: &[Step]| Edge {
             from,

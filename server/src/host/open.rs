@@ -47,12 +47,20 @@ fn begin(journal: &Journal, has_storage: bool) -> Result<Begin, String> {
         at_member: false,
     };
     match (journal.mode, journal.switching) {
-        (Mode::Server, Some(Switching { to: Mode::Client, step })) if away(step) => Ok(client),
-        (Mode::Server, Some(Switching { to: Mode::Client, step }))
-            if removed(step) && has_storage =>
-        {
-            Ok(both(false))
-        }
+        (
+            Mode::Server,
+            Some(Switching {
+                to: Mode::Client,
+                step,
+            }),
+        ) if away(step) => Ok(client),
+        (
+            Mode::Server,
+            Some(Switching {
+                to: Mode::Client,
+                step,
+            }),
+        ) if removed(step) && has_storage => Ok(both(false)),
         (Mode::Server, _) if has_storage => Ok(both(true)),
         (Mode::Server, _) => Err(match journal.member {
             Some(id) => format!(
@@ -139,7 +147,9 @@ async fn first_start(
     let made = env.disk.create_dir_all_synced(dir);
     made.map_err(|e| StartError::DataDir(format!("mkdir {}: {e}", dir.display())))?;
     let lock = lock(env, dir, &data_dir)?;
-    file.write(&core.journal).await.map_err(StartError::DataDir)?;
+    file.write(&core.journal)
+        .await
+        .map_err(StartError::DataDir)?;
     open_door(&mut core, mode == Mode::Server).await?;
     core.publish();
     Ok(Opened { core, lock })
@@ -218,14 +228,42 @@ mod tests {
         let cases = [
             (journal(server, None), true, Some((true, true))),
             (journal(server, None), false, None),
-            (journal(server, Some((client, Step::Reach))), true, Some((true, true))),
-            (journal(server, Some((client, Step::RemoveSelf))), true, Some((true, false))),
-            (journal(server, Some((client, Step::RemoveSelf))), false, None),
-            (journal(server, Some((client, Step::Detach))), true, Some((false, false))),
-            (journal(server, Some((client, Step::Delete))), false, Some((false, false))),
+            (
+                journal(server, Some((client, Step::Reach))),
+                true,
+                Some((true, true)),
+            ),
+            (
+                journal(server, Some((client, Step::RemoveSelf))),
+                true,
+                Some((true, false)),
+            ),
+            (
+                journal(server, Some((client, Step::RemoveSelf))),
+                false,
+                None,
+            ),
+            (
+                journal(server, Some((client, Step::Detach))),
+                true,
+                Some((false, false)),
+            ),
+            (
+                journal(server, Some((client, Step::Delete))),
+                false,
+                Some((false, false)),
+            ),
             (journal(client, None), true, Some((false, false))),
-            (journal(client, Some((server, Step::Attach))), true, Some((true, false))),
-            (journal(client, Some((server, Step::AddLearner))), false, Some((false, false))),
+            (
+                journal(client, Some((server, Step::Attach))),
+                true,
+                Some((true, false)),
+            ),
+            (
+                journal(client, Some((server, Step::AddLearner))),
+                false,
+                Some((false, false)),
+            ),
         ];
         for (journal, has_storage, expected) in cases {
             let found = begin(&journal, has_storage);
@@ -233,6 +271,9 @@ mod tests {
             assert_eq!(got, expected, "{journal:?}: {found:?}");
         }
         let lost = begin(&journal(server, None), false).unwrap_err();
-        assert!(lost.contains("never founds") && lost.contains("member remove 7"), "{lost}");
+        assert!(
+            lost.contains("never founds") && lost.contains("member remove 7"),
+            "{lost}"
+        );
     }
 }

@@ -36,7 +36,11 @@ impl fmt::Display for ChangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (to, why, mode) = (self.to, &self.why, self.mode);
         match self.step {
-            Some(step) => write!(f, "the switch to {to} failed at step {}: {why}", step.name())?,
+            Some(step) => write!(
+                f,
+                "the switch to {to} failed at step {}: {why}",
+                step.name()
+            )?,
             None => write!(f, "no switch to {to}: {why}")?,
         }
         write!(f, ". The host is a {mode}.")?;

@@ -8,7 +8,7 @@ use super::journal::{Removal, Switching};
 use super::orders::{ChangeError, ChangeOptions, Ended, Order, Outcome, Plan};
 use super::steps::{down, up};
 use std::time::Duration;
-use tenon_env::sync::{mpsc, oneshot};
+use tenon_env::sync::{mpsc, oneshot, watch};
 
 /// Time of its own for cleaning up after a failed switch.
 const CLEANING: Duration = Duration::from_secs(30);
@@ -25,8 +25,10 @@ pub(super) enum Role {
     Server,
     /// The members answer.
     Client,
-    /// Nobody answers any more.
+    /// It goes no further.
     Ended(Ended),
+    /// It was told to stop.
+    Leaving(Option<oneshot::Sender<()>>),
 }
 
 impl Role {
@@ -42,20 +44,20 @@ impl Role {
 enum Cut {
     Over(Result<(), (Step, StepError)>),
     Aborted(oneshot::Sender<Outcome>),
-    Shutdown(oneshot::Sender<()>),
+    Shutdown(Option<oneshot::Sender<()>>),
 }
 
 /// The task's state.
 pub(super) struct Running {
     pub(super) core: Core,
     pub(super) orders: mpsc::Receiver<Order>,
-    /// Whoever waits for the end.
-    pub(super) farewell: Option<oneshot::Sender<()>>,
+    /// Where the end is told.
+    pub(super) ended: watch::Sender<Option<Ended>>,
 }
 
 impl Running {
-    /// Lives until the end; why it came.
-    pub(super) async fn run(mut self) -> Ended {
+    /// Lives until the end.
+    pub(super) async fn run(mut self) {
         let mut role = Role::of(self.core.journal.mode);
         if let Some(switching) = self.core.journal.switching {
             role = self.resume(switching).await;
@@ -64,22 +66,39 @@ impl Running {
             role = match role {
                 Role::Server => self.serve().await,
                 Role::Client => self.forward().await,
-                Role::Ended(why) => {
-                    self.close().await;
-                    return why;
-                }
+                Role::Ended(why) => self.linger(why).await,
+                Role::Leaving(farewell) => return self.close(farewell).await,
             };
         }
     }
 
-    async fn close(&mut self) {
+    /// Tells the end, and keeps what runs until somebody asks to close it: clients are drained first.
+    async fn linger(&mut self, why: Ended) -> Role {
+        self.ended.send_replace(Some(why));
+        loop {
+            match self.orders.recv().await {
+                None => return Role::Leaving(None),
+                Some(Order::Shutdown(farewell)) => return Role::Leaving(Some(farewell)),
+                // Dropping the rest tells whoever asks that the host is stopping.
+                Some(_) => {}
+            }
+        }
+    }
+
+    async fn close(&mut self, farewell: Option<oneshot::Sender<()>>) {
         if let Some(remote) = self.core.remote.take() {
             remote.shutdown();
         }
         if let Some(member) = self.core.member.clone() {
             member.shutdown().await;
         }
-        if let Some(farewell) = self.farewell.take() {
+        self.core.attach(None);
+        self.ended.send_if_modified(|ended| {
+            let first = ended.is_none();
+            ended.get_or_insert(Ended::Shutdown);
+            first
+        });
+        if let Some(farewell) = farewell {
             let _ = farewell.send(());
         }
     }
@@ -193,7 +212,11 @@ impl Running {
         if endpoints.is_empty() {
             return Role::Client;
         }
-        match self.core.save(|journal| journal.endpoints = endpoints).await {
+        match self
+            .core
+            .save(|journal| journal.endpoints = endpoints)
+            .await
+        {
             Err(StepError::Fatal(why)) => Role::Ended(Ended::Failed(why)),
             _ => Role::Client,
         }
@@ -224,11 +247,8 @@ impl Running {
 
     async fn obey(&mut self, order: Option<Order>, role: Role) -> Role {
         match order {
-            None => Role::Ended(Ended::Shutdown),
-            Some(Order::Shutdown(farewell)) => {
-                self.farewell = Some(farewell);
-                Role::Ended(Ended::Shutdown)
-            }
+            None => Role::Leaving(None),
+            Some(Order::Shutdown(farewell)) => Role::Leaving(Some(farewell)),
             Some(Order::Abort(answer)) => {
                 let none = self.refusal(self.core.journal.mode, "no switch is under way");
                 let _ = answer.send(Err(none));
@@ -338,14 +358,16 @@ impl Running {
             status.warnings.clear();
         });
         let (outcome, fatal) = match self.drive(&aim, &steps, first).await {
-            Cut::Shutdown(farewell) => {
-                self.farewell = Some(farewell);
-                return Role::Ended(Ended::Shutdown);
-            }
+            Cut::Shutdown(farewell) => return Role::Leaving(farewell),
             Cut::Over(Ok(())) => (Ok(()), None),
             Cut::Over(Err((step, error))) => self.undo(&aim, &steps, (step, error)).await,
             Cut::Aborted(answer) => {
-                let step = self.core.board.now().progress.map_or(Step::Check, |p| p.step);
+                let step = self
+                    .core
+                    .board
+                    .now()
+                    .progress
+                    .map_or(Step::Check, |p| p.step);
                 let why = StepError::failed("it was aborted", "");
                 let (outcome, fatal) = self.undo(&aim, &steps, (step, why)).await;
                 let mode = self.core.journal.mode;
@@ -374,7 +396,10 @@ impl Running {
             Err(error) => tracing::error!(%error, "the switch was not made"),
         }
         self.core.board.edit(|status| {
-            let took = status.progress.take().map(|p| self.core.env.now() - p.began);
+            let took = status
+                .progress
+                .take()
+                .map(|p| self.core.env.now() - p.began);
             status.error = outcome.as_ref().err().map(ToString::to_string);
             status.note = match (outcome, took) {
                 (Ok(()), Some(took)) => format!("became a {mode} in {} ms", took.as_millis()),
@@ -406,8 +431,8 @@ impl Running {
             };
             let under_way = format!("the switch to {to} is under way at step {}", step.name());
             match order {
-                None => std::future::pending().await,
-                Some(Order::Shutdown(farewell)) => return Cut::Shutdown(farewell),
+                None => return Cut::Shutdown(None),
+                Some(Order::Shutdown(farewell)) => return Cut::Shutdown(Some(farewell)),
                 Some(Order::Change { accepted, .. }) => {
                     let _ = accepted.send(Err(busy(under_way)));
                 }

@@ -136,7 +136,10 @@ mod tests {
             "{two}"
         );
         let three = leave(&[live, live, slow]).unwrap_err();
-        assert!(three.contains("2 voting member(s) remain, 2 of them"), "{three}");
+        assert!(
+            three.contains("2 voting member(s) remain, 2 of them"),
+            "{three}"
+        );
         assert!(three.contains("m3 (3) is 2000 entries behind"), "{three}");
         for fine in [vec![live; 5], vec![live; 4]] {
             assert_eq!(leave(&fine), Ok(vec![]));

@@ -87,7 +87,12 @@ impl Identity {
     pub fn stored(env: &Env, data_dir: &Path) -> Result<Option<Identity>, StartError> {
         let path = data_dir.join("member").join("identity");
         let fail = |why: String| StartError::DataDir(format!("{}: {why}", path.display()));
-        if env.disk.stat(&path).map_err(|e| fail(e.to_string()))?.is_none() {
+        if env
+            .disk
+            .stat(&path)
+            .map_err(|e| fail(e.to_string()))?
+            .is_none()
+        {
             return Ok(None);
         }
         let file = env.disk.read(&path).map_err(|e| fail(e.to_string()))?;

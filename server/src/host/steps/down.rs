@@ -28,7 +28,7 @@ fn own(core: &Core) -> Result<MemberId, StepError> {
 }
 
 /// Refuses what the cluster would not survive, before anything is touched.
-pub(super) async fn check(core: &mut Core, aim: &Aim) -> StepResult {
+pub(in super::super) async fn check(core: &mut Core, aim: &Aim) -> StepResult {
     let own = own(core)?;
     if core.config.member.wal_dir.is_some() {
         return Err(StepError::failed(
@@ -106,7 +106,8 @@ pub(super) async fn remove_self(core: &mut Core, aim: &Aim) -> StepResult {
     if core.remote.is_none() {
         core.ask_through(core.journal.endpoints.clone());
     }
-    core.save(|journal| journal.removal = Removal::Asked).await?;
+    core.save(|journal| journal.removal = Removal::Asked)
+        .await?;
     remove(core, own, aim.deadline).await
 }
 

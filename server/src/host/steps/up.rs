@@ -31,7 +31,7 @@ pub(super) fn no_answer(error: &Error) -> StepError {
 }
 
 /// Refuses what the cluster would not survive.
-pub(super) async fn check(core: &mut Core, aim: &Aim) -> StepResult {
+pub(in super::super) async fn check(core: &mut Core, aim: &Aim) -> StepResult {
     if core.config.member.wal_dir.is_some() {
         return Err(StepError::failed(
             "the log would stand outside the data directory (--wal-dir), and storage is attached as a whole",

@@ -23,7 +23,9 @@ impl Cluster {
         self.context.read_barrier().await?;
         self.check_urls_free(&request.peer_urls, 0)?;
         let learners = self.context.store().members();
-        let learners = learners.iter().filter(|m| m.is_learner && !m.added_as_voter);
+        let learners = learners
+            .iter()
+            .filter(|m| m.is_learner && !m.added_as_voter);
         if learners.count() >= self.context.config().max_learners {
             return Err(Error::TooManyLearners);
         }

@@ -84,7 +84,10 @@ mod tests {
         assert_eq!(client.mode, Some(Mode::Client));
         assert_eq!(client.endpoints, ["http://a:1", "http://b:2"]);
         for (line, text) in [
-            ("--mode witness", "--mode: unknown mode \"witness\": a host is a server or a client"),
+            (
+                "--mode witness",
+                "--mode: unknown mode \"witness\": a host is a server or a client",
+            ),
             (
                 "--endpoints localhost:2379",
                 "--endpoints \"localhost:2379\" is this host's own client URL: name the cluster's members",
@@ -95,6 +98,9 @@ mod tests {
         let vars = BTreeMap::from([("TENON_MODE".to_owned(), "server".to_owned())]);
         let mut settings = Settings::default();
         assert_eq!(read_env(&mut settings, &vars), Ok(vec![]));
-        assert_eq!(HostSettings::build(&settings).unwrap().mode, Some(Mode::Server));
+        assert_eq!(
+            HostSettings::build(&settings).unwrap().mode,
+            Some(Mode::Server)
+        );
     }
 }
