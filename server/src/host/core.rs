@@ -171,7 +171,7 @@ impl Core {
     /// Whether the endpoint is with the own member.
     pub(super) fn is_home(&self) -> bool {
         match (self.door.backend(), &self.member) {
-            (Backend::Member(at), Some(member)) => Arc::ptr_eq(&at, &member.shared_services()),
+            (Backend::Member(at), Some(member)) => Arc::ptr_eq(&at, &member.services_shared()),
             _ => false,
         }
     }

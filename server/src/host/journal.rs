@@ -259,12 +259,12 @@ pub(crate) mod tests {
         let [fresh, _, _, leaving] = &story()[..] else {
             panic!("four chapters")
         };
-        assert_eq!(hex(fresh), "54454e4f4e484a31adf43d6d0802");
+        assert_eq!(hex(fresh), "54454e4f4e484a319dc44e8d0802");
         assert_eq!(
             hex(leaving),
             concat!(
-                "54454e4f4e484a31ba81c73808011002",
-                "1a0b72656d6f76652d73656c6620b29888d19983fafccd012807",
+                "54454e4f4e484a31174df50e08011002",
+                "1a0b72656d6f76652d73656c6620b298eaf1948386fccd012807",
                 "320d687474703a2f2f613a32333739320d687474703a2f2f623a323337394001"
             )
         );

@@ -202,7 +202,7 @@ fn core(
 /// Lets somebody answer. The member need not be fit: it answers as a member that just started does.
 async fn open_door(core: &mut Core, at_member: bool) -> Result<(), StartError> {
     let first = match (&core.member, at_member) {
-        (Some(member), true) => Backend::Member(member.shared_services()),
+        (Some(member), true) => Backend::Member(member.services_shared()),
         _ => Backend::Remote(core.ask_through(core.journal.endpoints.clone())),
     };
     core.door = Door::with_floor(&core.env, first, core.door.shared_floor());

@@ -92,7 +92,7 @@ impl Core {
             }
             Step::ToMember => match &self.member {
                 Some(member) => {
-                    let services = member.shared_services();
+                    let services = member.services_shared();
                     self.go_to(Backend::Member(services), aim).await
                 }
                 None => Err(StepError::failed("no member is attached", "try again")),

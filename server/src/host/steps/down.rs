@@ -187,7 +187,7 @@ pub(in super::super) async fn undo(core: &mut Core, aim: &Aim) -> Result<Undone,
         }
     }
     if let Some(member) = &core.member {
-        let services = member.shared_services();
+        let services = member.services_shared();
         core.go_to(Backend::Member(services), aim).await?;
     }
     // A removal that was asked for may still come into force; the journal keeps it in mind.
