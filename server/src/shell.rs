@@ -16,6 +16,6 @@ mod running;
 pub mod upstream;
 mod serving;
 mod signals;
-mod upstream;
+pub mod upstream;
 
 pub use run::main;

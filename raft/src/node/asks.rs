@@ -69,20 +69,25 @@ impl Node {
     /// Members that acknowledged a heartbeat of this leader within the time, itself among them, and how many
     /// entries each lacks. Of a member that does not lead, only itself.
     pub(crate) fn heard_within(&self, within: Duration) -> BTreeMap<MemberId, u64> {
-        let mut heard = BTreeMap::from([(self.member(), 0)]);
         let now = self.env().now();
-        let metrics = self.0.raft.data_metrics();
-        let metrics = metrics.borrow_watched();
-        for (id, at) in metrics.heartbeat.iter().flatten() {
-            if at
-                .as_ref()
-                .is_some_and(|at| now - at.into_inner().0 <= within)
-            {
-                let (matched, last) = self.progress(*id);
-                heard.insert(MemberId(*id), last - matched.unwrap_or(0).min(last));
-            }
-        }
-        heard
+        let heard: Vec<u64> = {
+            let metrics = self.0.raft.data_metrics();
+            let metrics = metrics.borrow_watched();
+            let peers = metrics.heartbeat.iter().flatten();
+            let lately = peers.filter(|(_, at)| {
+                at.as_ref()
+                    .is_some_and(|at| now - at.into_inner().0 <= within)
+            });
+            lately.map(|(id, _)| *id).collect()
+        };
+        // Not under the look above: a second one would wait for a writer that waits for the first.
+        let behind = |id: u64| {
+            let (matched, last) = self.progress(id);
+            (MemberId(id), last - matched.unwrap_or(0).min(last))
+        };
+        let mut standing: BTreeMap<MemberId, u64> = heard.into_iter().map(behind).collect();
+        standing.insert(self.member(), 0);
+        standing
     }
 
     /// As [`Node::heard_within`], of the leader.

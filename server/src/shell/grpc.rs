@@ -10,6 +10,7 @@ mod kv;
 mod lease;
 mod maintenance;
 pub(in crate::shell) mod requests;
+pub(super) mod requests;
 mod watch;
 
 use crate::host::Host;

@@ -112,7 +112,7 @@ async fn serve(loaded: &Loaded, args: &[String], load: Load<'_>) -> Result<(), S
     if is_fresh(&env, &config.member) && config.host.mode != Some(Mode::Client) {
         config.member.cluster.running = running::ask(&config.member).await;
     }
-    let upstream = super::upstream::upstream();
+    let upstream = super::upstream::Channels::new();
     let opened = Host::open(&env, config.host.config(config.member.clone()), upstream).await;
     let host = match opened {
         Ok(host) => host,
