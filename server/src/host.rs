@@ -21,6 +21,9 @@ pub mod edges;
 pub mod floor;
 mod health;
 pub mod journal;
+mod keep_alive;
+mod link;
+pub mod local;
 mod open;
 mod orders;
 pub mod remote;
@@ -28,6 +31,14 @@ mod running;
 mod standing;
 pub mod status;
 mod steps;
+pub mod streams;
+mod switching;
+mod watch_move;
+mod watch_row;
+mod watches;
+
+#[cfg(test)]
+mod tests;
 
 pub use config::{FaultTolerance, HostConfig};
 pub use edges::Mode;
@@ -141,6 +152,11 @@ impl Host {
     /// The endpoint: whoever serves clients of this host asks it.
     pub fn door(&self) -> &Door {
         &self.shared.door
+    }
+
+    /// A client within the process, without sockets.
+    pub fn client(&self) -> local::LocalClient {
+        local::LocalClient::new(self.door().clone(), tenon_proto::caller::Caller::default())
     }
 
     /// The own member while one runs, in whatever part.

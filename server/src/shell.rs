@@ -13,7 +13,6 @@ pub mod notify;
 pub mod peer;
 pub mod run;
 mod running;
-pub mod upstream;
 mod serving;
 mod signals;
 pub mod upstream;

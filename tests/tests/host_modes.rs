@@ -142,7 +142,7 @@ fn a_switch_that_would_cost_the_quorum_is_refused_by_name() {
     assert!(
         refused.contains("m3")
             && refused.contains("not heard")
-            && refused.contains("nothing was changed"),
+            && refused.contains("Nothing was changed"),
         "{refused}"
     );
     assert_eq!(members(&cluster, at), 3);

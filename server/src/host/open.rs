@@ -126,13 +126,11 @@ async fn first_start(
     };
     let mut journal = Journal::new(mode);
     let data_dir = config.member.data_dir.clone();
-    if mode == Mode::Client {
-        if config.endpoints.is_empty() {
-            let text = "a host that begins as a client needs --endpoints: client URLs of the cluster's members";
-            return Err(StartError::Config(text.to_owned()));
-        }
-        journal.endpoints.clone_from(&config.endpoints);
+    if mode == Mode::Client && config.endpoints.is_empty() {
+        let text = "a host that begins as a client needs --endpoints: client URLs of the cluster's members";
+        return Err(StartError::Config(text.to_owned()));
     }
+    journal.endpoints.clone_from(&config.endpoints);
     let mut core = core(env, config, upstream, (file.clone(), journal));
     if mode == Mode::Server {
         // The member creates and locks the data directory in its own words.

@@ -41,13 +41,15 @@ impl fmt::Display for ChangeError {
                 "the switch to {to} failed at step {}: {why}",
                 step.name()
             )?,
-            None => write!(f, "no switch to {to}: {why}")?,
+            None => write!(f, "{why}")?,
         }
         write!(f, ". The host is a {mode}.")?;
-        if self.remedy.is_empty() {
-            return Ok(());
+        match self.remedy.as_str() {
+            "" => Ok(()),
+            // Whoever reads this wants to know it before anything else.
+            NOTHING => f.write_str(" Nothing was changed."),
+            remedy => write!(f, " To do: {remedy}."),
         }
-        write!(f, " To do: {}.", self.remedy)
     }
 }
 
@@ -58,6 +60,9 @@ impl From<ChangeError> for Error {
         Error::other(Code::FailedPrecondition, format!("tenon: {error}"))
     }
 }
+
+/// The remedy of a switch that was refused before it began.
+pub(super) const NOTHING: &str = "nothing was changed";
 
 /// What a switch would do.
 #[derive(Clone, Debug, PartialEq, Eq)]

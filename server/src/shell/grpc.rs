@@ -10,7 +10,6 @@ mod kv;
 mod lease;
 mod maintenance;
 pub(in crate::shell) mod requests;
-pub(super) mod requests;
 mod watch;
 
 use crate::host::Host;

@@ -5,6 +5,7 @@ use super::super::config::FaultTolerance;
 use super::super::core::{Aim, Core, StepError, StepResult};
 use super::super::door::Backend;
 use super::super::journal::Removal;
+use super::super::orders::NOTHING;
 use super::super::standing::{judge_leaving, tolerates_faults};
 use super::up::no_answer;
 use crate::service::method::Method;
@@ -43,7 +44,7 @@ pub(in super::super) async fn check(core: &mut Core, aim: &Aim) -> StepResult {
             "bring its members back first; nothing was changed",
         )
     })?;
-    let refused = |why| StepError::failed(why, "nothing was changed");
+    let refused = |why| StepError::failed(why, NOTHING);
     let warnings = judge_leaving(&standing, own).map_err(refused)?;
     core.board
         .edit(|status| status.warnings.clone_from(&warnings));

@@ -2,6 +2,7 @@
 //! voter; and the way back, which leaves nothing of it in the cluster or on the disk.
 
 use super::super::core::{Aim, Core, StepError, StepResult};
+use super::super::orders::NOTHING;
 use super::super::standing::judge_joining;
 use super::down::{remove, see_gone};
 use crate::member::Member;
@@ -40,7 +41,7 @@ pub(in super::super) async fn check(core: &mut Core, aim: &Aim) -> StepResult {
     }
     let soon = aim.deadline.min(core.env.now() + CHECK_WITHIN);
     let standing = core.standing(soon).await.map_err(|e| no_answer(&e))?;
-    let refused = |why| StepError::failed(why, "nothing was changed");
+    let refused = |why| StepError::failed(why, NOTHING);
     let warnings = judge_joining(&standing).map_err(refused)?;
     core.board
         .edit(|status| status.warnings.clone_from(&warnings));

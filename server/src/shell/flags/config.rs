@@ -423,11 +423,10 @@ fn member_config(
 
 fn cluster_options(settings: &Settings) -> ClusterOptions {
     ClusterOptions {
-        running: None,
-        joins_as: None,
         auto_promote_learners: settings.flag("auto-promote-learners"),
         corrupt_check: span(settings, "corrupt-check-time"),
         initial_corrupt_check: settings.gate("InitialCorruptCheck"),
+        ..ClusterOptions::default()
     }
 }
 
