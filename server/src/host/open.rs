@@ -104,6 +104,10 @@ pub(super) async fn open(
     }
     open_door(&mut core, begin.at_member).await?;
     core.publish();
+    // Whoever looks before the host's task has begun sees that the switch goes on.
+    if let Some(Switching { to, step }) = core.journal.switching {
+        core.board.begin(to, step, (0, 0));
+    }
     Ok(Opened { core, lock })
 }
 
