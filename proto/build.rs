@@ -24,6 +24,7 @@ const SCHEMAS: &[&str] = &[
     "etcdserverpb/watch.proto",
     "mvccpb/kv.proto",
     "tenon/command.proto",
+    "tenon/host.proto",
     "tenon/log.proto",
     "tenon/peer.proto",
     "v3electionpb/election.proto",

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         None => shell::main(Persona::Tenon, &[]),
         Some((verb, rest)) => match verb.as_str() {
             "serve" => shell::main(Persona::Tenon, rest),
+            "host" => ExitCode::from(tenon_client::cli::host(rest)),
             "sim" => ExitCode::from(tenon_sim::cli(rest)),
             "--version" | "-version" | "version" => {
                 print!("{}", usage::version(Persona::Tenon));
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
             }
             other => {
                 eprintln!(
-                    "tenon: unknown command {other:?}; try `tenon serve`, `tenon sim` or `tenon --help`"
+                    "tenon: unknown command {other:?}; try `tenon serve`, `tenon host`, `tenon sim` or `tenon --help`"
                 );
                 ExitCode::from(2)
             }

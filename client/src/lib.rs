@@ -29,9 +29,11 @@
 
 mod auth;
 mod call;
+pub mod cli;
 mod cluster;
 mod election;
 mod endpoint;
+mod host;
 mod kv;
 mod lease;
 mod lock;

@@ -56,6 +56,7 @@ pub trait Net: Send + Sync + 'static {
     fn identify(&self, cluster: u64, member: u64) {
         let _ = (cluster, member);
     }
-    /// Streams opened to this node. May be taken once; later calls return a stream of none.
+    /// Streams opened to this node. One at a time: a further one gets streams once the one before is dropped, so
+    /// that a node may stop being a member and become another.
     fn incoming(&self) -> Box<dyn Incoming>;
 }

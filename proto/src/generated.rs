@@ -27,6 +27,11 @@ pub mod tenon {
     pub mod command {
         tonic::include_proto!("tenon.command");
     }
+    pub mod host {
+        pub mod v1 {
+            tonic::include_proto!("tenon.host.v1");
+        }
+    }
     pub mod log {
         tonic::include_proto!("tenon.log");
     }

@@ -15,5 +15,6 @@ mod outcome;
 mod schema_tests;
 mod status;
 
+pub use generated::tenon::host::v1 as host;
 pub use generated::tenon::{command, log, peer};
 pub use generated::{FILE_DESCRIPTOR_SET, authpb, etcdserverpb, mvccpb, v3electionpb, v3lockpb};

@@ -11,7 +11,7 @@ pub mod join;
 mod leave;
 mod log_place;
 
-use crate::service::cluster::Cluster;
+use crate::service::cluster::{Cluster, Readiness};
 use crate::service::lease::Duty;
 use crate::service::{Context, Services, asks, quota};
 use config::MemberConfig;
@@ -31,7 +31,7 @@ use tenon_storage::wal::Wal;
 /// Pause between attempts to publish this member.
 const PUBLISH_PAUSE: Duration = Duration::from_millis(500);
 /// How often a leader looks for learners to promote.
-const PROMOTE_PAUSE: Duration = Duration::from_millis(500);
+const PROMOTE_PAUSE: Duration = Duration::from_millis(100);
 
 /// A running member. Clones name the same; it runs until [`Member::shutdown`] or its node's end.
 #[derive(Clone)]
@@ -279,11 +279,11 @@ async fn publish(context: Context, done: watch::Sender<bool>) {
 
 /// While this member leads, learners that need no operator get their vote once they caught up.
 async fn promote_learners(context: Context) {
-    let cluster = Cluster::new(context.clone());
+    let (cluster, mut readiness) = (Cluster::new(context.clone()), Readiness::default());
     loop {
         context.env().sleep(PROMOTE_PAUSE).await;
-        if context.status().is_leader {
-            cluster.promote_ready().await;
+        if context.watch_status().borrow().is_leader {
+            cluster.promote_ready(&mut readiness).await;
         }
     }
 }

@@ -13,6 +13,8 @@ pub mod notify;
 pub mod peer;
 pub mod run;
 mod running;
+mod serving;
+mod signals;
 pub mod upstream;
 
 pub use run::main;

@@ -22,6 +22,7 @@ pub mod cluster;
 mod disk;
 mod executor;
 pub mod history;
+pub mod hosts;
 pub mod html;
 pub mod l1;
 mod net;

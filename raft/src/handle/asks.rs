@@ -2,7 +2,7 @@
 
 use super::RaftHandle;
 use crate::error::Reason;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tenon_env::BoxFuture;
@@ -26,8 +26,8 @@ impl RaftHandle {
         self.node.ask_services(member, ask, within).await
     }
 
-    /// Members that acknowledged a heartbeat of the leader `within` this time, the leader among them. Other
-    /// members ask it, for `patience`.
+    /// Members that acknowledged a heartbeat of the leader `within` this time, the leader among them, each with
+    /// the number of the leader's entries that it lacks. Other members ask it, for `patience`.
     ///
     /// # Errors
     /// Without a leader, or when it does not answer.
@@ -35,7 +35,7 @@ impl RaftHandle {
         &self,
         within: Duration,
         patience: Duration,
-    ) -> Result<BTreeSet<MemberId>, Reason> {
+    ) -> Result<BTreeMap<MemberId, u64>, Reason> {
         self.node.heard_by_leader(within, patience).await
     }
 }

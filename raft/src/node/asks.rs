@@ -6,7 +6,7 @@ use crate::error::Reason;
 use crate::network::Lost;
 use openraft::async_runtime::WatchReceiver;
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tenon_env::BoxFuture;
@@ -47,8 +47,10 @@ impl Node {
             None => return Err("a question that this version does not know".to_owned()),
             Some(ask::Ask::HeardWithinMs(ms)) => {
                 let heard = self.heard_within(Duration::from_millis(ms));
-                let members = heard.into_iter().map(|id| id.0).collect();
-                ask_reply::Reply::Heard(peer::Heard { members })
+                ask_reply::Reply::Heard(peer::Heard {
+                    members: heard.keys().map(|id| id.0).collect(),
+                    behind: heard.into_values().collect(),
+                })
             }
             Some(ask::Ask::Removed(_)) => {
                 let text = format!("another member says that {} was removed", self.member());
@@ -64,22 +66,28 @@ impl Node {
         Ok(peer::AskReply { reply: Some(reply) })
     }
 
-    /// Members that acknowledged a heartbeat of this leader within the time, itself among them. Of a member
-    /// that does not lead, only itself.
-    pub(crate) fn heard_within(&self, within: Duration) -> BTreeSet<MemberId> {
-        let mut heard = BTreeSet::from([self.member()]);
+    /// Members that acknowledged a heartbeat of this leader within the time, itself among them, and how many
+    /// entries each lacks. Of a member that does not lead, only itself.
+    pub(crate) fn heard_within(&self, within: Duration) -> BTreeMap<MemberId, u64> {
         let now = self.env().now();
-        let metrics = self.0.raft.data_metrics();
-        let metrics = metrics.borrow_watched();
-        for (id, at) in metrics.heartbeat.iter().flatten() {
-            if at
-                .as_ref()
-                .is_some_and(|at| now - at.into_inner().0 <= within)
-            {
-                heard.insert(MemberId(*id));
-            }
-        }
-        heard
+        let heard: Vec<u64> = {
+            let metrics = self.0.raft.data_metrics();
+            let metrics = metrics.borrow_watched();
+            let peers = metrics.heartbeat.iter().flatten();
+            let lately = peers.filter(|(_, at)| {
+                at.as_ref()
+                    .is_some_and(|at| now - at.into_inner().0 <= within)
+            });
+            lately.map(|(id, _)| *id).collect()
+        };
+        // Not under the look above: a second one would wait for a writer that waits for the first.
+        let behind = |id: u64| {
+            let (matched, last) = self.progress(id);
+            (MemberId(id), last - matched.unwrap_or(0).min(last))
+        };
+        let mut standing: BTreeMap<MemberId, u64> = heard.into_iter().map(behind).collect();
+        standing.insert(self.member(), 0);
+        standing
     }
 
     /// As [`Node::heard_within`], of the leader.
@@ -87,7 +95,7 @@ impl Node {
         &self,
         within: Duration,
         patience: Duration,
-    ) -> Result<BTreeSet<MemberId>, Reason> {
+    ) -> Result<BTreeMap<MemberId, u64>, Reason> {
         let leader = self.leader().ok_or(Reason::NoLeader)?;
         if leader == self.member() {
             return Ok(self.heard_within(within));
@@ -97,7 +105,15 @@ impl Node {
             .ask_services(leader, ask::Ask::HeardWithinMs(ms), patience)
             .await?
         {
-            ask_reply::Reply::Heard(heard) => Ok(heard.members.into_iter().map(MemberId).collect()),
+            ask_reply::Reply::Heard(heard) => {
+                let behind = heard.behind.into_iter().chain(std::iter::repeat(0));
+                Ok(heard
+                    .members
+                    .into_iter()
+                    .map(MemberId)
+                    .zip(behind)
+                    .collect())
+            }
             _ => Err(Reason::StreamBroken),
         }
     }

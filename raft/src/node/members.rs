@@ -187,7 +187,7 @@ impl Node {
     }
 
     /// How far a peer's log is known to match, and the last index of this leader's.
-    fn progress(&self, peer: u64) -> (Option<u64>, u64) {
+    pub(super) fn progress(&self, peer: u64) -> (Option<u64>, u64) {
         let last = self
             .0
             .raft

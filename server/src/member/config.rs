@@ -116,6 +116,8 @@ pub struct ClusterOptions {
     /// The running cluster that peers told of, when the data directory is empty: the one to join, or, for a
     /// member that would found one, the one it may have belonged to.
     pub running: Option<RunningCluster>,
+    /// The member of `running` that this one is, when its host added it.
+    pub joins_as: Option<MemberId>,
     /// The leader promotes learners that caught up.
     pub auto_promote_learners: bool,
     /// Period of comparing hashes with the other members; zero for never.

@@ -80,6 +80,25 @@ impl Identity {
         })
     }
 
+    /// The identity in a data directory, without opening it.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be read or understood.
+    pub fn stored(env: &Env, data_dir: &Path) -> Result<Option<Identity>, StartError> {
+        let path = data_dir.join("member").join("identity");
+        let fail = |why: String| StartError::DataDir(format!("{}: {why}", path.display()));
+        if env
+            .disk
+            .stat(&path)
+            .map_err(|e| fail(e.to_string()))?
+            .is_none()
+        {
+            return Ok(None);
+        }
+        let file = env.disk.read(&path).map_err(|e| fail(e.to_string()))?;
+        Identity::decode(&file).map(Some).map_err(fail)
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
         body.extend_from_slice(&self.member.get().to_le_bytes());

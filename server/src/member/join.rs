@@ -26,6 +26,14 @@ pub fn identity(
                 .to_owned(),
         );
     };
+    if let Some(member) = config.cluster.joins_as {
+        return Ok(Identity {
+            member,
+            cluster: running.id,
+            first: None,
+            known: peers(running),
+        });
+    }
     let invalid = |why: String| format!("error validating peerURLs {}: {why}", show(running));
     let own = own_member(config, running).map_err(invalid)?;
     Ok(Identity {

@@ -1,6 +1,10 @@
 //! Room `server/service`: etcd's Cluster service: the list of members and its changes.
 
+mod join;
+mod promotion;
 mod strict;
+
+pub use promotion::Readiness;
 
 use super::context::{Context, reason_error};
 use std::collections::BTreeSet;
@@ -90,7 +94,9 @@ impl Cluster {
         let added = if votes_at_once {
             raft.add_voter(id, node, deadline).await
         } else {
-            self.announce(id, &node, request.is_learner).await?;
+            if !request.is_learner {
+                self.announce(id, &node, "voter").await?;
+            }
             raft.add_learner(id, node, deadline).await
         };
         self.wait_applied(added.map_err(change_error)?).await;
@@ -107,18 +113,15 @@ impl Cluster {
         })
     }
 
-    /// A voter whose vote would leave the others without a quorum until it runs comes in as a learner that
-    /// the leader promotes once it caught up.
-    async fn announce(&self, id: MemberId, node: &Node, learner: bool) -> Result<(), Error> {
-        if learner {
-            return Ok(());
-        }
+    /// Says before a learner is added that the leader promotes it once it caught up: `promote` is `auto` for a
+    /// host that joins, `voter` for a voter whose vote would leave the others without a quorum until it runs.
+    async fn announce(&self, id: MemberId, node: &Node, promote: &str) -> Result<(), Error> {
         let birth = MemberBirth {
             id: id.get(),
             peer_urls: node.peer_urls.clone(),
             token_or_time: node.birth.clone(),
             learner: true,
-            promote: "voter".to_owned(),
+            promote: promote.to_owned(),
         };
         self.context.propose(birth.into()).await.map(|_| ())
     }
@@ -217,28 +220,6 @@ impl Cluster {
         })
     }
 
-    /// Promotes the learners that need no operator and have caught up. Called now and then by the leader.
-    pub async fn promote_ready(&self) {
-        let all = self.context.config().cluster.auto_promote_learners;
-        let members = self.context.store().members();
-        let waiting = members.iter().filter(|m| m.is_learner);
-        let waiting: Vec<MemberId> = waiting
-            .filter(|m| m.promote_auto || (all && m.published))
-            .map(|m| m.id)
-            .collect();
-        if waiting.is_empty() {
-            return;
-        }
-        let heard = self.heard().await;
-        for id in waiting.into_iter().filter(|id| heard.contains(id)) {
-            match self.context.raft().promote(id, self.deadline()).await {
-                Ok(_) => tracing::info!(member = %id, "promoted a learner that caught up"),
-                Err(MemberError::NotReady(_)) => {}
-                Err(error) => tracing::warn!(member = %id, %error, "cannot promote a learner"),
-            }
-        }
-    }
-
     /// Judges a change by the members as they are and as the leader hears them.
     async fn look<T>(
         &self,
@@ -255,7 +236,7 @@ impl Cluster {
     async fn heard(&self) -> BTreeSet<MemberId> {
         let election = self.context.config().election;
         let heard = self.context.raft().heard_by_leader(election, election);
-        heard.await.unwrap_or_default()
+        heard.await.unwrap_or_default().into_keys().collect()
     }
 
     fn deadline(&self) -> Instant {

@@ -89,6 +89,8 @@ methods! {
     WatchWatch: "etcdserverpb.Watch", "Watch", BidiStream;
     HealthCheck: "grpc.health.v1.Health", "Check", Unary;
     HealthWatch: "grpc.health.v1.Health", "Watch", ServerStream;
+    MembersJoin: "tenon.host.v1.Members", "Join", Unary;
+    MembersStanding: "tenon.host.v1.Members", "Standing", Unary;
 }
 
 /// Whether a request may be carried out twice.
@@ -129,7 +131,8 @@ impl Method {
             | M::MaintenanceStatus
             | M::WatchWatch
             | M::HealthCheck
-            | M::HealthWatch => Repeat::Harmless,
+            | M::HealthWatch
+            | M::MembersStanding => Repeat::Harmless,
             _ => Repeat::Unsafe,
         }
     }

@@ -4,6 +4,7 @@
 
 pub mod config;
 pub mod file;
+pub mod host;
 pub mod parse;
 pub mod settings;
 pub mod table;

@@ -5,17 +5,20 @@ mod auth;
 mod cluster;
 pub mod gate;
 mod health;
+mod host;
 mod kv;
 mod lease;
 mod maintenance;
 pub(in crate::shell) mod requests;
 mod watch;
 
+use crate::host::Host;
 use crate::service::method::Method;
 use auth::AuthRpc;
 use cluster::ClusterRpc;
 use gate::Gate;
 use health::HealthRpc;
+use host::{HostRpc, MembersRpc};
 use hyper::body::Incoming;
 use kv::KvRpc;
 use lease::LeaseRpc;
@@ -28,6 +31,8 @@ use tenon_proto::etcdserverpb::kv_server::KvServer;
 use tenon_proto::etcdserverpb::lease_server::LeaseServer;
 use tenon_proto::etcdserverpb::maintenance_server::MaintenanceServer;
 use tenon_proto::etcdserverpb::watch_server::WatchServer;
+use tenon_proto::host::host_server::HostServer;
+use tenon_proto::host::members_server::MembersServer;
 use tonic::body::Body;
 use tonic::codegen::Service as _;
 use tonic_health::pb::health_server::HealthServer;
@@ -46,6 +51,8 @@ struct Servers {
     maintenance: MaintenanceServer<MaintenanceRpc>,
     auth: AuthServer<AuthRpc>,
     health: HealthServer<HealthRpc>,
+    host: HostServer<HostRpc>,
+    members: MembersServer<MembersRpc>,
     reflection: axum::Router,
 }
 
@@ -79,8 +86,8 @@ pub struct Rpc {
 }
 
 impl Rpc {
-    /// The services behind `gate`, which take requests up to `request_bytes_max`.
-    pub fn new(gate: Gate, request_bytes_max: usize) -> Rpc {
+    /// The services behind `gate`, which take requests up to `request_bytes_max`, and those of the host itself.
+    pub fn new(gate: Gate, host: Host, request_bytes_max: usize) -> Rpc {
         let max = request_bytes_max.saturating_add(RECEIVE_MARGIN);
         macro_rules! server {
             ($server:ident, $adapter:ident) => {
@@ -97,6 +104,8 @@ impl Rpc {
             maintenance: server!(MaintenanceServer, MaintenanceRpc),
             auth: server!(AuthServer, AuthRpc),
             health: server!(HealthServer, HealthRpc),
+            host: HostServer::new(HostRpc(host)),
+            members: server!(MembersServer, MembersRpc),
             reflection: reflection(),
             gate,
         };
@@ -107,7 +116,8 @@ impl Rpc {
 
     /// Whether a service of that name exists.
     pub fn serves(service: &str) -> bool {
-        Method::ALL.iter().any(|method| method.row().0 == service)
+        let mut rows = Method::ALL.iter().map(|method| method.row().0);
+        service == "tenon.host.v1.Host" || rows.any(|row| row == service)
     }
 
     /// Counts a message that the gRPC layer refused for its size.
@@ -133,6 +143,8 @@ impl Rpc {
             "etcdserverpb.Maintenance" => servers.maintenance.clone().call(request).await,
             "etcdserverpb.Auth" => servers.auth.clone().call(request).await,
             "grpc.health.v1.Health" => servers.health.clone().call(request).await,
+            "tenon.host.v1.Host" => servers.host.clone().call(request).await,
+            "tenon.host.v1.Members" => servers.members.clone().call(request).await,
             "grpc.reflection.v1.ServerReflection" | "grpc.reflection.v1alpha.ServerReflection" => {
                 return servers.reflect(request).await;
             }

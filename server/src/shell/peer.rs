@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tenon_env::net::{NetRecv, NetSend};
 use tenon_env::{BoxFuture, Incoming, Net, NetStream, StreamKind};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, oneshot, watch};
 
 /// Messages queued on one stream ahead of the socket. Raft's batches stay near 1 MiB, so a slow peer holds
 /// some 16 MiB of ours at most; small messages leave in one write together, which needs a queue at all.
@@ -89,8 +89,8 @@ struct Shared {
     member: AtomicU64,
     /// Where accepted streams go; gone once the listener closed.
     arrivals: parking_lot::Mutex<Option<mpsc::Sender<Arrival>>>,
-    /// Taken by the first call of `incoming`.
-    taken: parking_lot::Mutex<Option<mpsc::Receiver<Arrival>>>,
+    /// Held by whoever accepts; the next one waits for its turn.
+    waiting: Arc<Mutex<mpsc::Receiver<Arrival>>>,
 }
 
 /// A stream that another member opened.
@@ -140,7 +140,7 @@ impl PeerNet {
             cluster: AtomicU64::new(0),
             member: AtomicU64::new(0),
             arrivals: parking_lot::Mutex::new(Some(tx)),
-            taken: parking_lot::Mutex::new(Some(rx)),
+            waiting: Arc::new(Mutex::new(rx)),
         });
         let mut bound = Vec::new();
         for url in urls {
@@ -175,7 +175,7 @@ impl Net for PeerNet {
     fn incoming(&self) -> Box<dyn Incoming> {
         Box::new(PeerIncoming {
             shared: self.shared.clone(),
-            queue: self.shared.taken.lock().take(),
+            queue: None,
         })
     }
 
@@ -215,14 +215,18 @@ impl PeerListener {
 
 struct PeerIncoming {
     shared: Arc<Shared>,
-    queue: Option<mpsc::Receiver<Arrival>>,
+    queue: Option<OwnedMutexGuard<mpsc::Receiver<Arrival>>>,
 }
 
 impl Incoming for PeerIncoming {
     fn accept(&mut self) -> BoxFuture<'_, Option<(StreamKind, Box<dyn NetStream>)>> {
         Box::pin(async move {
+            if self.queue.is_none() {
+                self.queue = Some(self.shared.waiting.clone().lock_owned().await);
+            }
+            let queue = self.queue.as_mut()?;
             loop {
-                let Arrival { hello, stream } = self.queue.as_mut()?.recv().await?;
+                let Arrival { hello, stream } = queue.recv().await?;
                 // A stream may have waited here since before this member knew its cluster.
                 match hello.check(&self.shared.identity()) {
                     Ok(()) => return Some((hello.kind, Box::new(stream) as Box<dyn NetStream>)),

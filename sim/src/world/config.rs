@@ -115,7 +115,7 @@ impl World {
                 running,
                 auto_promote_learners: options.auto_promote_learners,
                 corrupt_check: options.corrupt_check,
-                initial_corrupt_check: false,
+                ..ClusterOptions::default()
             },
             tuning: options.tuning,
         }

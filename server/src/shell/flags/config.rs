@@ -1,6 +1,7 @@
 //! Room `server/shell`: the settings as a typed configuration, and etcd's checks of what contradicts itself,
 //! in etcd's order and words. Pure.
 
+use super::host::HostSettings;
 use super::settings::{Exit, Settings};
 use super::url::FlagUrl;
 use super::value::{read_duration, show_duration};
@@ -47,6 +48,8 @@ pub struct LogConfig {
 pub struct Config {
     /// What the member itself needs.
     pub member: MemberConfig,
+    /// The host around it.
+    pub host: HostSettings,
     /// Peer listeners.
     pub listen_peer: Vec<FlagUrl>,
     /// Client listeners.
@@ -75,7 +78,7 @@ pub struct Config {
     pub warn_unary: Duration,
 }
 
-fn reject<T>(text: impl Into<String>) -> Result<T, Exit> {
+pub(super) fn reject<T>(text: impl Into<String>) -> Result<T, Exit> {
     Err(Exit::Rejected(text.into()))
 }
 
@@ -85,7 +88,7 @@ fn span(settings: &Settings, name: &str) -> Duration {
 }
 
 /// A duration where 0 means a default.
-fn span_or(settings: &Settings, name: &str, default: Duration) -> Duration {
+pub(super) fn span_or(settings: &Settings, name: &str, default: Duration) -> Duration {
     let given = span(settings, name);
     if given.is_zero() { default } else { given }
 }
@@ -125,6 +128,7 @@ impl Config {
         check_listeners(&listen_client, &listen_client_http, &listen_metrics)?;
         let whitelist = settings.list("host-whitelist");
         Ok(Config {
+            host: HostSettings::build(settings)?,
             member: member_config(settings, persona, &mode, heartbeat, election)?,
             listen_peer,
             listen_client,
@@ -419,10 +423,10 @@ fn member_config(
 
 fn cluster_options(settings: &Settings) -> ClusterOptions {
     ClusterOptions {
-        running: None,
         auto_promote_learners: settings.flag("auto-promote-learners"),
         corrupt_check: span(settings, "corrupt-check-time"),
         initial_corrupt_check: settings.gate("InitialCorruptCheck"),
+        ..ClusterOptions::default()
     }
 }
 

@@ -2,7 +2,7 @@
 //! Pure: the caller hands over arguments and variables.
 
 use super::settings::{Exit, Settings};
-use super::table::{EXPERIMENTAL, EXPERIMENTAL_GATES, FLAGS, Flag, find};
+use super::table::{EXPERIMENTAL, EXPERIMENTAL_GATES, FLAGS, Flag, OWN, find};
 use super::value::{Kind, Value, read_bool};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -132,7 +132,7 @@ pub enum EnvWarning {
     Shadowed(String),
 }
 
-/// Adds what `ETCD_*` variables set and the command line does not.
+/// Adds what `ETCD_*` variables, and `TENON_*` for Tenon's own flags, set and the command line does not.
 pub fn read_env(
     settings: &mut Settings,
     vars: &BTreeMap<String, String>,
@@ -170,7 +170,8 @@ pub fn read_env(
 }
 
 fn env_name(flag: &str) -> String {
-    format!("ETCD_{}", flag.to_ascii_uppercase().replace('-', "_"))
+    let program = if OWN.contains(&flag) { "TENON" } else { "ETCD" };
+    format!("{program}_{}", flag.to_ascii_uppercase().replace('-', "_"))
 }
 
 #[cfg(test)]

@@ -126,6 +126,10 @@ pub const FLAGS: &[Flag] = &[
     // Tenon's own.
     row("auto-promote-learners", "false", BOOL, SAME, Works),
     row("storage-engine", "redb", TEXT, SAME, Works),
+    row("mode", "", TEXT, SAME, Works),
+    row("endpoints", "", SET, SAME, Works),
+    row("mode-change-timeout", "1m0s", DURATION, SAME, Works),
+    row("require-fault-tolerance", "false", BOOL, SAME, Works),
     row("auto-compaction-mode", "periodic", TEXT, SAME, Works),
     row("auto-compaction-retention", "0", TEXT, SAME, Works),
     row("discovery-srv", "", TEXT, SAME, Refused(DISCOVERY)),
@@ -220,6 +224,15 @@ pub const FLAGS: &[Flag] = &[
     old("vv"),
 ];
 
+/// Flags that etcd does not have; their variables are called `TENON_…`.
+pub const OWN: &[&str] = &[
+    "auto-promote-learners",
+    "mode",
+    "endpoints",
+    "mode-change-timeout",
+    "require-fault-tolerance",
+];
+
 /// Flags of etcd 3.6 that 3.7 knows under another name, without their prefix `experimental-`.
 pub const EXPERIMENTAL: &[&str] = &[
     "bootstrap-defrag-threshold-megabytes",
@@ -278,7 +291,7 @@ mod tests {
                 .read(flag.default)
                 .unwrap_or_else(|e| panic!("{}: {e}", flag.name));
         }
-        for name in EXPERIMENTAL {
+        for name in EXPERIMENTAL.iter().chain(OWN) {
             assert!(find(name).is_some(), "{name}");
         }
     }

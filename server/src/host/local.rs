@@ -1,0 +1,63 @@
+//! Room `server/host`: a client within the process: calls that pass the host's door without sockets, so that they go
+//! wherever the endpoint is. For embedders and the simulator. Streams are opened at the [`Door`] itself.
+
+use super::door::Door;
+use super::remote::CallInfo;
+use crate::service::Services;
+use crate::service::method::Method;
+use std::sync::Arc;
+use tenon_proto::caller::Caller;
+use tenon_proto::error::Error;
+use tenon_proto::etcdserverpb as pb;
+
+/// Calls through a host's endpoint. Cloning is cheap.
+#[derive(Clone)]
+pub struct LocalClient {
+    door: Door,
+    caller: Caller,
+}
+
+macro_rules! calls {
+    ($($(#[$doc:meta])* $name:ident($request:ident) -> $answer:ident, $method:ident, $service:ident . $call:ident;)*) => {
+        impl LocalClient {
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// What etcd's service says; `Unavailable` when nobody answers.
+                pub async fn $name(&self, request: pb::$request) -> Result<pb::$answer, Error> {
+                    let (method, caller) = (Method::$method, self.caller.clone());
+                    let visit = self.door.admit(method, caller, CallInfo::default())?;
+                    let here = |s: Arc<Services>, caller: Caller, request| async move {
+                        s.$service.$call(&caller, request).await
+                    };
+                    self.door.unary(visit, method, request, here).await
+                }
+            )*
+        }
+    };
+}
+
+calls! {
+    /// Keys and values.
+    range(RangeRequest) -> RangeResponse, KvRange, kv.range;
+    /// Writes one key.
+    put(PutRequest) -> PutResponse, KvPut, kv.put;
+    /// Deletes keys.
+    delete_range(DeleteRangeRequest) -> DeleteRangeResponse, KvDeleteRange, kv.delete_range;
+    /// Several operations at once.
+    txn(TxnRequest) -> TxnResponse, KvTxn, kv.txn;
+    /// A lease.
+    lease_grant(LeaseGrantRequest) -> LeaseGrantResponse, LeaseLeaseGrant, lease.grant;
+    /// The members.
+    member_list(MemberListRequest) -> MemberListResponse, ClusterMemberList, cluster.member_list;
+    /// Adds a member.
+    member_add(MemberAddRequest) -> MemberAddResponse, ClusterMemberAdd, cluster.member_add;
+}
+
+impl LocalClient {
+    /// Calls of `caller` through this door.
+    pub fn new(door: Door, caller: Caller) -> LocalClient {
+        LocalClient { door, caller }
+    }
+}

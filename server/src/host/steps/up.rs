@@ -1,0 +1,266 @@
+//! Room `server/host`: the steps from client to server: the host joins as a learner, copies the data and becomes a
+//! voter; and the way back, which leaves nothing of it in the cluster or on the disk.
+
+use super::super::core::{Aim, Core, StepError, StepResult};
+use super::super::orders::NOTHING;
+use super::super::standing::judge_joining;
+use super::down::{remove, see_gone};
+use crate::member::Member;
+use crate::member::config::{BootstrapState, KnownMember, RunningCluster};
+use crate::service::method::Method;
+use std::time::Duration;
+use tenon_env::Instant;
+use tenon_proto::code::Code;
+use tenon_proto::error::Error;
+use tenon_proto::etcdserverpb as pb;
+use tenon_proto::host::{JoinRequest, JoinResponse};
+use tenon_proto::ids::{ClusterId, MemberId};
+
+/// Pause before the cluster is asked again to let this host in: another may be joining.
+const QUEUE: Duration = Duration::from_millis(100);
+/// Pause between looks at the catch-up.
+const LOOK: Duration = Duration::from_millis(20);
+/// Longest time the first look at the cluster may take.
+const CHECK_WITHIN: Duration = Duration::from_secs(10);
+
+/// The members did not answer.
+pub(super) fn no_answer(error: &Error) -> StepError {
+    StepError::failed(
+        format!("the members do not answer: {error}"),
+        "check that this host reaches the members' client URLs and that the cluster has a quorum",
+    )
+}
+
+/// Refuses what the cluster would not survive.
+pub(in super::super) async fn check(core: &mut Core, aim: &Aim) -> StepResult {
+    if core.config.member.wal_dir.is_some() {
+        return Err(StepError::failed(
+            "the log would stand outside the data directory (--wal-dir), and storage is attached as a whole",
+            "start the host without --wal-dir",
+        ));
+    }
+    let soon = aim.deadline.min(core.env.now() + CHECK_WITHIN);
+    let standing = core.standing(soon).await.map_err(|e| no_answer(&e))?;
+    let refused = |why| StepError::failed(why, NOTHING);
+    let warnings = judge_joining(&standing).map_err(refused)?;
+    core.board
+        .edit(|status| status.warnings.clone_from(&warnings));
+    Ok(())
+}
+
+/// This host among the members: by the id in the journal, by the id on the disk, or by its peer URLs.
+fn mine(core: &Core, stored: Option<MemberId>, members: &[pb::Member]) -> Option<pb::Member> {
+    let ours = &core.config.member.advertise_peer_urls;
+    let by_id = |id: MemberId| members.iter().find(|m| m.id == id.get());
+    let by_url = || {
+        let mut all = members.iter();
+        all.find(|m| m.peer_urls.iter().any(|url| ours.contains(url)))
+    };
+    let known = core.journal.member.or(core.journal.leftover).or(stored);
+    known.and_then(by_id).or_else(by_url).cloned()
+}
+
+/// Makes this host a learner of the cluster: the one it was before a crash, if its storage is still there, else a
+/// new one. Hosts that join at the same time wait for each other here.
+pub(super) async fn add_learner(core: &mut Core, aim: &Aim) -> StepResult {
+    loop {
+        let list = core.members(aim.deadline).await;
+        let list = list.map_err(|e| no_answer(&e))?;
+        let stored = core.stored().await?;
+        match (mine(core, stored, &list.members), stored) {
+            (Some(mine), Some(stored)) if mine.id == stored.get() => {
+                return note_member(core, &list, stored).await;
+            }
+            (Some(mine), _) => remove_stale(core, &mine, aim.deadline).await?,
+            (None, _) => {}
+        }
+        // Storage of a member that is none: nobody may vote by it again.
+        core.detach().await?;
+        core.delete().await?;
+        let error = match join(core, aim.deadline).await {
+            Ok(joined) => {
+                let id = joined.member.map_or(0, |m| m.id);
+                return note_member(core, &list, MemberId(id)).await;
+            }
+            Err(error) => error,
+        };
+        let passing = matches!(error, Error::TooManyLearners | Error::Unhealthy)
+            || error.code() == Code::Unavailable;
+        if !passing || core.env.now() + QUEUE >= aim.deadline {
+            return Err(StepError::failed(
+                format!("the cluster does not let this host in: {error}"),
+                match error {
+                    Error::TooManyLearners => {
+                        "another learner takes the place: wait for its promotion, or remove it with \
+                         `etcdctl member remove ID` if it is gone"
+                    }
+                    _ => "look at the members' health (`etcdctl endpoint health --cluster`)",
+                },
+            ));
+        }
+        core.env.sleep(QUEUE).await;
+    }
+}
+
+async fn join(core: &Core, deadline: Instant) -> Result<JoinResponse, Error> {
+    let request = JoinRequest {
+        name: core.config.member.name.clone(),
+        peer_urls: core.config.member.advertise_peer_urls.clone(),
+    };
+    core.ask(Method::MembersJoin, &request, deadline).await
+}
+
+async fn note_member(core: &mut Core, list: &pb::MemberListResponse, id: MemberId) -> StepResult {
+    let cluster = list.header.as_ref().map_or(0, |h| h.cluster_id);
+    core.save(|journal| {
+        journal.member = Some(id);
+        journal.leftover = None;
+        journal.cluster = ClusterId(cluster);
+    })
+    .await
+}
+
+/// Removes a member that stands where this host should, if it is this host's own: the journal knows it, or it never
+/// started and has exactly this host's URLs.
+async fn remove_stale(core: &mut Core, stale: &pb::Member, deadline: Instant) -> StepResult {
+    let id = MemberId(stale.id);
+    let known = [core.journal.member, core.journal.leftover].contains(&Some(id));
+    let mut theirs = stale.peer_urls.clone();
+    let mut ours = core.config.member.advertise_peer_urls.clone();
+    theirs.sort();
+    ours.sort();
+    let never_started = stale.name.is_empty() && stale.is_learner && theirs == ours;
+    if !known && !never_started {
+        return Err(StepError::failed(
+            format!(
+                "member {} ({id}) has this host's peer URL {}",
+                stale.name,
+                stale.peer_urls.join(",")
+            ),
+            "if it is gone for good, remove it with `etcdctl member remove ID`; else give this host \
+             peer URLs of its own",
+        ));
+    }
+    tracing::info!(member = %id, "removing what an earlier attempt left in the cluster");
+    remove(core, id, deadline).await?;
+    see_gone(core, id, deadline).await
+}
+
+/// Starts the member on storage of its own.
+pub(super) async fn attach(core: &mut Core, aim: &Aim) -> StepResult {
+    if core.member.is_some() {
+        return Ok(());
+    }
+    let list = core.members(aim.deadline).await;
+    let list = list.map_err(|e| no_answer(&e))?;
+    let mut config = core.config.member.clone();
+    config.initial_state = BootstrapState::Existing;
+    config.cluster.joins_as = core.journal.member;
+    config.cluster.running = Some(running(list));
+    match Member::start(&core.env, config).await {
+        Ok(member) => {
+            core.attach(Some(member));
+            Ok(())
+        }
+        Err(error) => Err(StepError::failed(
+            format!("the member does not start: {error}"),
+            "look at the data directory and the host's log",
+        )),
+    }
+}
+
+/// The cluster as its members tell.
+fn running(list: pb::MemberListResponse) -> RunningCluster {
+    let member = |m: pb::Member| KnownMember {
+        id: MemberId(m.id),
+        name: m.name,
+        peer_urls: m.peer_urls,
+        client_urls: m.client_urls,
+        is_learner: m.is_learner,
+    };
+    RunningCluster {
+        id: ClusterId(list.header.map_or(0, |h| h.cluster_id)),
+        members: list.members.into_iter().map(member).collect(),
+    }
+}
+
+/// Waits until the leader made this member a voter.
+pub(super) async fn catch_up(core: &mut Core, aim: &Aim) -> StepResult {
+    let Some(member) = core.member.clone() else {
+        return Err(StepError::failed("no member is attached", "try again"));
+    };
+    loop {
+        let status = member.services().context.status();
+        core.board
+            .caught_up(status.applied.get(), status.committed.get());
+        if status.is_member && !status.is_learner && status.leader.is_some() {
+            return Ok(());
+        }
+        if core.env.now() + LOOK >= aim.deadline {
+            return Err(StepError::failed(
+                format!(
+                    "the leader did not make this host a voter in time (applied {} of {} entries)",
+                    status.applied.get(),
+                    status.committed.get()
+                ),
+                "give it more time (--timeout), or look at the connection to the leader's peer URL",
+            ));
+        }
+        let end = std::pin::pin!(async {
+            tokio::select! {
+                biased;
+                why = member.failed() => why,
+                why = member.removed() => why,
+            }
+        });
+        if let Some(why) = core.env.timeout(LOOK, end).await {
+            return Err(StepError::failed(
+                format!("the learner ended: {why}"),
+                "look at the host's log and try again",
+            ));
+        }
+    }
+}
+
+/// Back to a client: the learner leaves the cluster, then its storage goes. When the cluster cannot be asked, the
+/// member keeps running, because by now it may be a voter whose vote is needed to remove it.
+pub(in super::super) async fn undo(core: &mut Core, aim: &Aim) -> StepResult {
+    if let Some(remote) = core.remote.clone() {
+        core.go_to(super::super::door::Backend::Remote(remote), aim)
+            .await?;
+    }
+    let own = core.journal.member.or(core.journal.leftover);
+    let removed = match own {
+        None => Ok(()),
+        Some(id) => clean(core, id, aim.deadline).await,
+    };
+    let leftover = removed.is_err().then_some(own).flatten();
+    core.save(|journal| {
+        journal.switching = None;
+        journal.member = None;
+        journal.leftover = leftover;
+    })
+    .await?;
+    match removed {
+        Err(StepError::Fatal(why)) => Err(StepError::Fatal(why)),
+        _ => Ok(()),
+    }
+}
+
+/// Removes the host's former learner from the cluster, and then its storage.
+pub(in super::super) async fn clean(
+    core: &mut Core,
+    id: MemberId,
+    deadline: Instant,
+) -> StepResult {
+    let env = core.env.clone();
+    let left = deadline - env.now();
+    let removed = env.timeout(left, async {
+        remove(core, id, deadline).await?;
+        see_gone(core, id, deadline).await
+    });
+    let late = || StepError::failed("there was no time left to clean up", "");
+    removed.await.unwrap_or_else(|| Err(late()))?;
+    core.detach().await?;
+    core.delete().await
+}

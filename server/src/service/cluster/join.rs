@@ -1,0 +1,93 @@
+//! Room `server/service`: what members answer hosts: one that wants to join comes in as a learner that the leader
+//! promotes, and the standing of all members tells which changes the cluster survives.
+
+use super::{Cluster, change_error, check_peer_urls, wire};
+use tenon_proto::caller::Caller;
+use tenon_proto::error::Error;
+use tenon_proto::host as pb;
+use tenon_proto::ids::member_id;
+use tenon_proto::log::Node;
+
+impl Cluster {
+    /// Adds a host as a learner. While another learner takes the only place it is refused with etcd's error; the
+    /// host comes again.
+    pub async fn join(
+        &self,
+        caller: &Caller,
+        mut request: pb::JoinRequest,
+    ) -> Result<pb::JoinResponse, Error> {
+        check_peer_urls(&request.peer_urls)?;
+        self.context.authorise(caller)?;
+        request.peer_urls.sort();
+        self.look(|view| view.check_add(true)).await?;
+        self.context.read_barrier().await?;
+        self.check_urls_free(&request.peer_urls, 0)?;
+        let learners = self.context.store().members();
+        let learners = learners
+            .iter()
+            .filter(|m| m.is_learner && !m.added_as_voter);
+        if learners.count() >= self.context.config().max_learners {
+            return Err(Error::TooManyLearners);
+        }
+        let node = self.fresh_node(request.peer_urls);
+        let id = member_id(&node.peer_urls, &node.birth);
+        self.announce(id, &node, "auto").await?;
+        let added = self.context.raft().add_learner(id, node, self.deadline());
+        self.wait_applied(added.await.map_err(change_error)?).await;
+        tracing::info!(member = %id, name = request.name, "a host joins");
+        let members = self.members();
+        Ok(pb::JoinResponse {
+            header: self.header(),
+            member: members.iter().find(|m| m.id == id.get()).cloned(),
+            members,
+        })
+    }
+
+    /// A birth record whose id was never a member's: a host may leave and come back within one second.
+    fn fresh_node(&self, peer_urls: Vec<String>) -> Node {
+        let store = self.context.store();
+        let (members, removed) = (store.members(), store.removed_members());
+        let mut seconds = self.context.env().clock.wall_ms() / 1000;
+        loop {
+            let birth = seconds.to_string();
+            let id = member_id(&peer_urls, &birth);
+            if !removed.contains(&id) && !members.iter().any(|m| m.id == id) {
+                return Node { peer_urls, birth };
+            }
+            seconds += 1;
+        }
+    }
+
+    /// Who belongs to the cluster and whom its leader hears.
+    pub async fn standing(
+        &self,
+        caller: &Caller,
+        _: pb::StandingRequest,
+    ) -> Result<pb::StandingResponse, Error> {
+        self.context.authorise(caller)?;
+        self.context.read_barrier().await?;
+        let election = self.context.config().election;
+        let heard = self.context.raft().heard_by_leader(election, election);
+        let heard = heard.await.map_err(super::reason_error)?;
+        let leader = self.context.status().leader.ok_or(Error::NoLeader)?;
+        let standing = |member: tenon_storage::Member| {
+            let behind = heard.get(&member.id).copied();
+            let member = wire(member);
+            pb::MemberStanding {
+                id: member.id,
+                name: member.name,
+                is_learner: member.is_learner,
+                client_urls: member.client_urls,
+                peer_urls: member.peer_urls,
+                heard: behind.is_some(),
+                behind: behind.unwrap_or(0),
+            }
+        };
+        let members = self.context.store().members();
+        Ok(pb::StandingResponse {
+            header: self.header(),
+            leader: leader.get(),
+            members: members.into_iter().map(standing).collect(),
+        })
+    }
+}
