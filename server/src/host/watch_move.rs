@@ -63,6 +63,8 @@ pub(super) struct WatchMove {
     next: Option<Box<Link<Request, Response>>>,
     /// The main link's backend is about to go.
     leaving: bool,
+    /// A step of a move may be due.
+    moving: bool,
     patience: Option<BoxFuture<'static, ()>>,
     refresh: BoxFuture<'static, ()>,
     /// The client's requests that went down with a link.
@@ -106,6 +108,7 @@ impl WatchMove {
             old: None,
             next: None,
             leaving: false,
+            moving: true,
             patience: None,
             unasked: VecDeque::new(),
             ready: VecDeque::new(),
@@ -181,7 +184,7 @@ impl WatchMove {
         match turn {
             Turn::Main(Heard::Answer(answer)) => {
                 self.on_answer(answer);
-                if self.old.is_none() && self.next.is_none() && self.unasked.is_empty() {
+                if !self.moving {
                     return Ok(());
                 }
             }
@@ -211,6 +214,7 @@ impl WatchMove {
                 }
             }
         }
+        self.moving = true;
         self.move_on();
         Ok(())
     }
@@ -238,6 +242,7 @@ impl WatchMove {
             None => Whence::Settled,
         };
         let (told, asked) = self.watches.on_answer(&mut main.line, whence, answer);
+        self.moving |= !asked.is_empty();
         main.ask(asked);
         self.ready.extend(told);
     }
@@ -296,9 +301,6 @@ impl WatchMove {
 
     /// Takes the steps of a move that can be taken.
     fn move_on(&mut self) {
-        if self.leaving && self.is_settled() {
-            self.begin();
-        }
         let told = |main: &Live| main.line.progress_at().is_some();
         let waits = self.patience.is_some() && self.main.as_ref().is_some_and(|main| !told(main));
         if !waits && let Some(link) = self.next.take() {
@@ -311,8 +313,13 @@ impl WatchMove {
         if left {
             self.lose_old();
         }
-        if self.is_settled() {
-            self.ask_again();
+        if !self.is_settled() {
+            return;
+        }
+        self.moving = self.leaving;
+        match self.leaving {
+            true => self.begin(),
+            false => self.ask_again(),
         }
     }
 

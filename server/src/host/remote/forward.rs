@@ -68,6 +68,9 @@ impl Remote {
         let mut last = None;
         let mut other_than: Option<String> = None;
         loop {
+            if self.env.now() >= deadline {
+                return Err(not_done(last.unwrap_or(Error::Timeout)));
+            }
             let target = if method.of_one_member() {
                 self.leader(deadline, call.hops).await
             } else {
@@ -85,6 +88,10 @@ impl Remote {
                 .unary(&target, method, call.clone(), request.clone());
             let answered = self.env.timeout(time, attempt).await;
             sent.store(false, Ordering::Relaxed);
+            if answered.is_none() && repeat == Repeat::Harmless && time < ATTEMPT_TIME {
+                // The caller's time is over, which says nothing of the member.
+                return Err(not_done(last.unwrap_or(Error::Timeout)));
+            }
             match judge(method, repeat, floor, answered) {
                 Verdict::Give(answer) => {
                     if let Some(header) = answer.as_ref().ok().and_then(|b| header_of(method, b)) {
