@@ -19,10 +19,14 @@ fn main() -> ExitCode {
     if name == "etcd" {
         return shell::main(Persona::Etcd, &args);
     }
+    if name == "etcdutl" {
+        return shell::util::main(&args);
+    }
     match args.split_first() {
         None => shell::main(Persona::Tenon, &[]),
         Some((verb, rest)) => match verb.as_str() {
             "serve" => shell::main(Persona::Tenon, rest),
+            "util" => shell::util::main(rest),
             "sim" => ExitCode::from(tenon_sim::cli(rest)),
             "--version" | "-version" | "version" => {
                 print!("{}", usage::version(Persona::Tenon));
@@ -34,7 +38,7 @@ fn main() -> ExitCode {
             }
             other => {
                 eprintln!(
-                    "tenon: unknown command {other:?}; try `tenon serve`, `tenon sim` or `tenon --help`"
+                    "tenon: unknown command {other:?}; try `tenon serve`, `tenon util`, `tenon sim` or `tenon --help`"
                 );
                 ExitCode::from(2)
             }

@@ -14,5 +14,6 @@ pub mod peer;
 pub mod run;
 mod running;
 pub mod upstream;
+pub mod util;
 
 pub use run::main;

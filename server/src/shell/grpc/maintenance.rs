@@ -1,10 +1,12 @@
 //! Room `server/shell`: the gRPC side of etcd's Maintenance service. Thin: every method passes the gate and asks
 //! the service of that name.
 
+use super::answers::Answers;
 use super::gate::Gate;
 use crate::service::Services;
 use crate::service::method::Method;
 use std::sync::Arc;
+use tenon_env::sync::mpsc;
 use tenon_proto::etcdserverpb as pb;
 use tenon_proto::etcdserverpb::maintenance_server::Maintenance;
 use tonic::{Request, Response, Status};
@@ -90,18 +92,22 @@ impl Maintenance for MaintenanceRpc {
         self.0.unary(Method::MaintenanceHashKv, request, call).await
     }
 
-    type SnapshotStream = tokio_stream::Empty<Result<pb::SnapshotResponse, Status>>;
+    type SnapshotStream = Answers<pb::SnapshotResponse>;
 
     async fn snapshot(
         &self,
         request: Request<pb::SnapshotRequest>,
     ) -> Result<Response<Self::SnapshotStream>, Status> {
-        let (running, _) = self
+        let (running, visit) = self
             .0
             .begin(Method::MaintenanceSnapshot, request.metadata())?;
-        running.end(tenon_proto::code::Code::Unimplemented);
-        Err(Status::unimplemented(
-            "tenon: snapshots come with the tools issue",
-        ))
+        let (out, answers) = mpsc::channel(4);
+        let maintenance = visit.member()?.maintenance.clone();
+        let request = request.into_inner();
+        let env = self.0.door.env();
+        env.spawn("snapshot", async move {
+            maintenance.snapshot(&visit.caller, request, out).await
+        });
+        Ok(Response::new(Answers::new(answers, Arc::new(running))))
     }
 }
