@@ -5,10 +5,11 @@ use super::answers::Answers;
 use super::gate::Gate;
 use crate::service::Services;
 use crate::service::method::Method;
+use futures_util::StreamExt;
 use std::sync::Arc;
-use tenon_env::sync::mpsc;
 use tenon_proto::etcdserverpb as pb;
 use tenon_proto::etcdserverpb::maintenance_server::Maintenance;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 /// Adapts [`crate::service::maintenance::Maintenance`] to gRPC.
@@ -101,13 +102,16 @@ impl Maintenance for MaintenanceRpc {
         let (running, visit) = self
             .0
             .begin(Method::MaintenanceSnapshot, request.metadata())?;
-        let (out, answers) = mpsc::channel(4);
-        let maintenance = visit.member()?.maintenance.clone();
-        let request = request.into_inner();
-        let env = self.0.door.env();
-        env.spawn("snapshot", async move {
-            maintenance.snapshot(&visit.caller, request, out).await
-        });
-        Ok(Response::new(Answers::new(answers, Arc::new(running))))
+        let here = |s: Arc<Services>, caller, request, out| async move {
+            s.maintenance.snapshot(&caller, request, out).await;
+        };
+        let blobs = self.0.door.parts(
+            visit,
+            Method::MaintenanceSnapshot,
+            request.into_inner(),
+            here,
+        );
+        let blobs = ReceiverStream::new(blobs).boxed();
+        Ok(Response::new(Answers::new(blobs, Arc::new(running))))
     }
 }
