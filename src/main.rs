@@ -19,11 +19,15 @@ fn main() -> ExitCode {
     if name == "etcd" {
         return shell::main(Persona::Etcd, &args);
     }
+    if name == "etcdutl" {
+        return shell::util::main(&args);
+    }
     match args.split_first() {
         None => shell::main(Persona::Tenon, &[]),
         Some((verb, rest)) => match verb.as_str() {
             "serve" => shell::main(Persona::Tenon, rest),
             "host" => ExitCode::from(tenon_client::cli::host(rest)),
+            "util" => shell::util::main(rest),
             "sim" => ExitCode::from(tenon_sim::cli(rest)),
             "--version" | "-version" | "version" => {
                 print!("{}", usage::version(Persona::Tenon));
@@ -35,7 +39,7 @@ fn main() -> ExitCode {
             }
             other => {
                 eprintln!(
-                    "tenon: unknown command {other:?}; try `tenon serve`, `tenon host`, `tenon sim` or `tenon --help`"
+                    "tenon: unknown command {other:?}; try `tenon serve`, `tenon host`, `tenon util`, `tenon sim` or `tenon --help`"
                 );
                 ExitCode::from(2)
             }

@@ -10,6 +10,7 @@ pub mod data_dir;
 pub mod join;
 mod leave;
 mod log_place;
+pub mod restore;
 
 use crate::service::cluster::{Cluster, Readiness};
 use crate::service::lease::Duty;

@@ -13,6 +13,7 @@ pub mod lease;
 pub mod maintenance;
 pub mod method;
 pub mod quota;
+pub mod snapshot;
 pub mod stream;
 pub mod watch;
 

@@ -16,5 +16,6 @@ mod running;
 mod serving;
 mod signals;
 pub mod upstream;
+pub mod util;
 
 pub use run::main;

@@ -23,11 +23,13 @@ mod frame;
 mod load;
 mod read;
 mod save;
+mod survey;
 mod write;
 
 pub use load::load;
 pub use read::{ArchiveError, ArchiveReader, HashCheck, Piece};
 pub use save::{ArchiveFile, Progress, SaveError};
+pub use survey::{ArchiveSurvey, survey};
 pub use write::ArchiveWriter;
 
 use tenon_proto::log::LogId;

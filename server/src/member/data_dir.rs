@@ -192,6 +192,17 @@ impl DataDir {
         })
     }
 
+    /// Gives a directory whose state and log stand already its identity, durably.
+    pub fn found(env: &Env, config: &MemberConfig, identity: &Identity) -> Result<(), StartError> {
+        let dir = &config.data_dir;
+        let path = dir.join("member").join("identity");
+        let written = env
+            .disk
+            .write_atomic(&path, &identity.encode())
+            .and_then(|()| env.disk.sync_dir(dir));
+        written.map_err(|e| StartError::DataDir(format!("write {}: {e}", path.display())))
+    }
+
     /// Who this member is.
     pub fn identity(&self) -> &Identity {
         &self.identity

@@ -1,6 +1,8 @@
-//! Room `server/service`: etcd's Maintenance service: status, alarms, hashes, defragmentation, hand-over.
+//! Room `server/service`: etcd's Maintenance service: status, alarms, hashes, snapshots,
+//! defragmentation, hand-over.
 
 use super::context::Context;
+use super::snapshot;
 use crate::version::{CLUSTER_VERSION, ETCD_VERSION};
 use std::time::Duration;
 use tenon_env::Lane;
@@ -142,6 +144,17 @@ impl Maintenance {
             compact_revision: hash.compact_revision.get(),
             hash_revision: hash.hash_revision.get(),
         })
+    }
+
+    /// Sends a snapshot of this member's state to `out`, or the error that ended it.
+    pub async fn snapshot(&self, caller: &Caller, _: pb::SnapshotRequest, out: snapshot::Blobs) {
+        let sent = match self.context.authorise(caller) {
+            Ok(()) => snapshot::send(&self.context, &out).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = sent {
+            let _ = out.send(Err(error)).await;
+        }
     }
 
     /// Hands leadership to another voter.

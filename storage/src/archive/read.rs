@@ -24,8 +24,14 @@ pub enum ArchiveError {
     #[error("snapshot missing hash but --skip-hash-check=false")]
     NoHash,
     /// The hash at the end is another than the content's: the two in the order expected, got.
-    #[error("expected sha256 {0:?}, got {1:?}")]
+    #[error("expected sha256 {}, got {}", go_bytes(.0), go_bytes(.1))]
     WrongHash(Vec<u8>, Vec<u8>),
+}
+
+/// As etcd's tools show bytes.
+fn go_bytes(bytes: &[u8]) -> String {
+    let numbers: Vec<String> = bytes.iter().map(u8::to_string).collect();
+    format!("[{}]", numbers.join(" "))
 }
 
 /// Whether the hash at the end must fit. Each part's own checksum is looked at in any case.
@@ -58,7 +64,7 @@ pub struct ArchiveReader {
     last: (i64, u32),
     hash: Sha256,
     check: HashCheck,
-    ended: bool,
+    sum: Option<[u8; HASH_BYTES]>,
 }
 
 impl ArchiveReader {
@@ -96,7 +102,7 @@ impl ArchiveReader {
             last: (0, 0),
             hash,
             check,
-            ended: false,
+            sum: None,
         })
     }
 
@@ -110,12 +116,17 @@ impl ArchiveReader {
         self.length
     }
 
+    /// The SHA-256 of what stands before the hash, once all of it was read.
+    pub fn sum(&self) -> Option<[u8; HASH_BYTES]> {
+        self.sum
+    }
+
     /// The next piece; `None` once everything was read and found whole.
     ///
     /// # Errors
     /// What the disk says, or what is damaged and where.
     pub fn next_piece(&mut self) -> Result<Option<Piece>, ArchiveError> {
-        if self.ended {
+        if self.sum.is_some() {
             return Ok(None);
         }
         let (kind, mut payload) = self.frame()?;
@@ -180,7 +191,8 @@ impl ArchiveReader {
 
     /// Behind the end frame stands the hash, and nothing else.
     fn end(&mut self) -> Result<(), ArchiveError> {
-        self.ended = true;
+        let got: [u8; HASH_BYTES] = std::mem::take(&mut self.hash).finalize().into();
+        self.sum = Some(got);
         if self.check == HashCheck::Skip {
             return Ok(());
         }
@@ -189,9 +201,8 @@ impl ArchiveReader {
         }
         let mut found = vec![0; HASH_BYTES];
         self.file.read_exact_at(&mut found, self.at)?;
-        let got = std::mem::take(&mut self.hash).finalize().to_vec();
         if found != got {
-            return Err(ArchiveError::WrongHash(found, got));
+            return Err(ArchiveError::WrongHash(found, got.to_vec()));
         }
         Ok(())
     }

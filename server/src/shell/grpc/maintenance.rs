@@ -1,12 +1,15 @@
 //! Room `server/shell`: the gRPC side of etcd's Maintenance service. Thin: every method passes the gate and asks
 //! the service of that name.
 
+use super::answers::Answers;
 use super::gate::Gate;
 use crate::service::Services;
 use crate::service::method::Method;
+use futures_util::StreamExt;
 use std::sync::Arc;
 use tenon_proto::etcdserverpb as pb;
 use tenon_proto::etcdserverpb::maintenance_server::Maintenance;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 /// Adapts [`crate::service::maintenance::Maintenance`] to gRPC.
@@ -90,18 +93,25 @@ impl Maintenance for MaintenanceRpc {
         self.0.unary(Method::MaintenanceHashKv, request, call).await
     }
 
-    type SnapshotStream = tokio_stream::Empty<Result<pb::SnapshotResponse, Status>>;
+    type SnapshotStream = Answers<pb::SnapshotResponse>;
 
     async fn snapshot(
         &self,
         request: Request<pb::SnapshotRequest>,
     ) -> Result<Response<Self::SnapshotStream>, Status> {
-        let (running, _) = self
+        let (running, visit) = self
             .0
             .begin(Method::MaintenanceSnapshot, request.metadata())?;
-        running.end(tenon_proto::code::Code::Unimplemented);
-        Err(Status::unimplemented(
-            "tenon: snapshots come with the tools issue",
-        ))
+        let here = |s: Arc<Services>, caller, request, out| async move {
+            s.maintenance.snapshot(&caller, request, out).await;
+        };
+        let blobs = self.0.door.parts(
+            visit,
+            Method::MaintenanceSnapshot,
+            request.into_inner(),
+            here,
+        );
+        let blobs = ReceiverStream::new(blobs).boxed();
+        Ok(Response::new(Answers::new(blobs, Arc::new(running))))
     }
 }
