@@ -11,8 +11,9 @@ use super::flags::{self, Config, Exit, Persona, config::LogConfig, usage};
 use super::front::Front;
 use super::grpc::{Rpc, gate::Gate};
 use super::http::{HealthCounts, Http, Shared, Surface};
-use super::listen::{Listener, ServeOptions};
+use super::listen::{Listener, ServeOptions, connections};
 use super::metrics::grpc::GrpcMetrics;
+use super::metrics::process::descriptors_max;
 use super::peer::{PeerLimits, PeerListener, PeerNet};
 use super::{log, notify, running};
 use crate::host::door::{Backend, Door};
@@ -47,19 +48,11 @@ pub fn main(persona: Persona, args: &[String]) -> ExitCode {
         let text = format!("open sink: {}", super::listen::os(&error));
         return refuse(persona, args, &Exit::Rejected(text));
     }
-    for warning in &loaded.warnings {
-        match warning {
-            EnvWarning::Unknown(name) => {
-                tracing::warn!(
-                    environment_variable = name,
-                    "unrecognized environment variable"
-                );
-            }
-            EnvWarning::Shadowed(name) => tracing::warn!(
-                environment_variable = name,
-                "environment variable is shadowed by the command-line flag"
-            ),
-        }
+    for EnvWarning::Unknown(name) in &loaded.warnings {
+        tracing::warn!(
+            environment_variable = name,
+            "unrecognized environment variable"
+        );
     }
     if let Some(path) = &loaded.file {
         tracing::info!(
@@ -129,6 +122,7 @@ impl Listeners {
             keepalive: config.keepalive,
             reuse_port: config.reuse_port,
             reuse_address: config.reuse_address,
+            connections: connections(descriptors_max())?,
         };
         let peer_http = Arc::new(OnceLock::new());
         let urls: Vec<String> = config
