@@ -298,8 +298,12 @@ fn change_error(error: MemberError) -> Error {
 fn check_peer_urls(urls: &[String]) -> Result<(), Error> {
     let good = |url: &String| match url.split_once("://") {
         Some(("http" | "https", rest)) => {
-            let port = rest.rsplit_once(':').map(|(_, port)| port);
-            port.is_some_and(|p| p.bytes().all(|b| b.is_ascii_digit())) && !rest.contains('/')
+            let authority = rest.rsplit_once(':');
+            let port = |p: &str| p.bytes().all(|b| b.is_ascii_digit());
+            authority.is_some_and(|(host, p)| {
+                // The escape of a zone, as in `[fe80::1%25eth0]`.
+                port(p) && host.replacen("%25", "", 1).bytes().all(names_a_host)
+            })
         }
         Some(("unix" | "unixs", rest)) => !rest.is_empty(),
         _ => false,
@@ -309,6 +313,11 @@ fn check_peer_urls(urls: &[String]) -> Result<(), Error> {
     } else {
         Ok(())
     }
+}
+
+/// Whether a byte may stand in the host of a URL. Escapes would have to be undone before anything is dialled.
+fn names_a_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || !byte.is_ascii() || b"-._~:[]@".contains(&byte)
 }
 
 #[cfg(test)]
@@ -328,6 +337,9 @@ mod tests {
             &["foo://a:1"],
             &["http://127.0.0.1"],
             &["http://127.0.0.1:x"],
+            &["http://a b:1"],
+            &["http://%zz:1"],
+            &["http://a/b:1"],
             &["http://a:1", "b"],
         ] {
             assert_eq!(check(bad), Err(Error::MemberBadURLs), "{bad:?}");

@@ -4,7 +4,7 @@
 use super::grpc::Rpc;
 use super::http::Http;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use std::convert::Infallible;
 use std::future::Future;
@@ -27,7 +27,11 @@ impl hyper::service::Service<Request<Incoming>> for Front {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         match &self.rpc {
-            Some(rpc) if is_grpc(request.headers()) => {
+            Some(_) if is_grpc(&request) && request.method() != Method::POST => {
+                let refused = not_post(request.method());
+                Box::pin(async move { Ok(refused) })
+            }
+            Some(rpc) if is_grpc(&request) => {
                 let (rpc, path) = (rpc.clone(), request.uri().path_and_query().cloned());
                 Box::pin(async move {
                     let response = rpc.call(request).await;
@@ -44,9 +48,29 @@ impl hyper::service::Service<Request<Incoming>> for Front {
     }
 }
 
-fn is_grpc(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE);
-    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+/// gRPC's content type, over HTTP/2: what a web page can make a browser send over HTTP/1 runs nothing.
+fn is_grpc<B>(request: &Request<B>) -> bool {
+    let kind = request.headers().get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.as_bytes().strip_prefix(b"application/grpc"));
+    let kind = kind.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')));
+    kind && request.version() == Version::HTTP_2
+}
+
+/// The answer of etcd's gRPC library.
+fn not_post(method: &Method) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    let text = format!("Received a HEADERS frame with :method \"{method}\" which should be POST");
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/grpc"),
+    );
+    headers.insert("grpc-status", HeaderValue::from_static("13"));
+    if let Ok(value) = HeaderValue::from_str(&text) {
+        headers.insert("grpc-message", value);
+    }
+    response
 }
 
 const UNIMPLEMENTED: &[u8] = b"12";
@@ -109,6 +133,25 @@ fn too_large(message: &[u8]) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_http2_with_grpcs_own_content_type_is_grpc() {
+        for (version, kind, grpc) in [
+            (Version::HTTP_2, "application/grpc", true),
+            (Version::HTTP_2, "application/grpc+proto", true),
+            (Version::HTTP_2, "application/grpc;x", true),
+            (Version::HTTP_2, "application/grpc-web", false),
+            (Version::HTTP_2, "application/json", false),
+            (Version::HTTP_11, "application/grpc", false),
+        ] {
+            let request = Request::builder().version(version);
+            let request = request.header("content-type", kind).body(()).unwrap();
+            assert_eq!(is_grpc(&request), grpc, "{version:?} {kind}");
+        }
+        let refused = not_post(&Method::GET);
+        assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(refused.headers()["grpc-status"], "13");
+    }
 
     #[test]
     fn tonics_words_for_large_messages_are_understood() {

@@ -15,11 +15,13 @@ use hyper_util::server::conn::auto;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tenon_env::sync::watch;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, lookup_host};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Flow-control window of a stream: a request at its limit fits twice.
 const STREAM_WINDOW: u32 = 4 << 20;
@@ -39,6 +41,38 @@ pub struct ServeOptions {
     pub reuse_port: bool,
     /// SO_REUSEADDR.
     pub reuse_address: bool,
+    /// Connections of all listeners together; more wait in the system's queue.
+    pub connections: Arc<Places>,
+}
+
+/// Places for connections.
+#[derive(Debug)]
+pub struct Places {
+    free: Arc<Semaphore>,
+    /// Whether the log says already that there was none.
+    told: AtomicBool,
+}
+
+/// File descriptors that clients leave to the member: its files, its peers. As many as etcd keeps.
+const RESERVED_DESCRIPTORS: usize = 150;
+
+/// How many connections clients may have, by the process's limit of open files. Without a bound they could
+/// take the descriptor that the log needs for its next segment, and that ends the member.
+///
+/// # Errors
+/// The limit leaves none.
+pub fn connections(descriptors: Option<usize>) -> Result<Arc<Places>, String> {
+    let limit = descriptors.unwrap_or(Semaphore::MAX_PERMITS);
+    match limit.checked_sub(RESERVED_DESCRIPTORS) {
+        None | Some(0) => Err(format!(
+            "the limit of open files, {limit}, is too low: {RESERVED_DESCRIPTORS} are kept for the member \
+             itself; set it higher (ulimit -n, LimitNOFILE=)"
+        )),
+        Some(most) => Ok(Arc::new(Places {
+            free: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+            told: AtomicBool::new(false),
+        })),
+    }
 }
 
 /// A bound socket.
@@ -101,17 +135,21 @@ impl Listener {
         let builder = builder(&options);
         loop {
             let stopped = stop.clone();
+            let accepted = async {
+                let permit = options.connections.take().await;
+                (self.accept().await, permit)
+            };
             tokio::select! {
                 biased;
                 () = turned_on(&mut stop) => break,
-                accepted = self.accept() => match accepted {
+                (accepted, permit) = accepted => match accepted {
                     Ok(Stream::Tcp(stream)) => {
                         let conn = connection(builder.clone(), stream, front.clone(), stopped);
-                        spawn(conn, alive.clone());
+                        spawn(conn, (alive.clone(), permit));
                     }
                     Ok(Stream::Unix(stream)) => {
                         let conn = connection(builder.clone(), stream, front.clone(), stopped);
-                        spawn(conn, alive.clone());
+                        spawn(conn, (alive.clone(), permit));
                     }
                     // Out of descriptors, or the client is gone already: neither ends the listener.
                     Err(error) => {
@@ -149,10 +187,25 @@ enum Stream {
     Unix(tokio::net::UnixStream),
 }
 
-fn spawn(connection: impl Future<Output = ()> + Send + 'static, alive: mpsc::Sender<()>) {
+impl Places {
+    /// A place for one more connection, once there is one.
+    async fn take(&self) -> Option<OwnedSemaphorePermit> {
+        if self.free.available_permits() == 0 && !self.told.swap(true, Ordering::Relaxed) {
+            tracing::warn!("as many connections as the limit of open files allows; more must wait");
+        }
+        // Never closed.
+        self.free.clone().acquire_owned().await.ok()
+    }
+}
+
+/// Serves a connection; `held` is let go at its end.
+fn spawn(
+    connection: impl Future<Output = ()> + Send + 'static,
+    held: (mpsc::Sender<()>, Option<OwnedSemaphorePermit>),
+) {
     tokio::spawn(async move {
         connection.await;
-        drop(alive);
+        drop(held);
     });
 }
 
@@ -257,7 +310,19 @@ mod tests {
             },
             reuse_port: false,
             reuse_address: false,
+            connections: connections(None).unwrap(),
         }
+    }
+
+    #[test]
+    fn clients_leave_descriptors_to_the_member() {
+        let most = |limit| connections(Some(limit)).map(|all| all.free.available_permits());
+        assert_eq!(most(1024), Ok(874));
+        assert_eq!(most(151), Ok(1));
+        for low in [0, 80, 150] {
+            assert!(most(low).unwrap_err().contains("is too low"));
+        }
+        assert!(most(usize::MAX).is_ok());
     }
 
     #[tokio::test]

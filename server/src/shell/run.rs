@@ -34,19 +34,11 @@ pub fn main(persona: Persona, args: &[String]) -> ExitCode {
         let text = format!("open sink: {}", super::listen::os(&error));
         return refuse(persona, args, &Exit::Rejected(text));
     }
-    for warning in &loaded.warnings {
-        match warning {
-            EnvWarning::Unknown(name) => {
-                tracing::warn!(
-                    environment_variable = name,
-                    "unrecognized environment variable"
-                );
-            }
-            EnvWarning::Shadowed(name) => tracing::warn!(
-                environment_variable = name,
-                "environment variable is shadowed by the command-line flag"
-            ),
-        }
+    for EnvWarning::Unknown(name) in &loaded.warnings {
+        tracing::warn!(
+            environment_variable = name,
+            "unrecognized environment variable"
+        );
     }
     if let Some(path) = &loaded.file {
         tracing::info!(

@@ -175,7 +175,10 @@ fn log_config(settings: &Settings) -> Result<LogConfig, Exit> {
     if outputs.is_empty() {
         return reject("open sink \"\": open : no such file or directory");
     }
-    let level = settings.text("log-level");
+    let level = match settings.text("log-level") {
+        level if level.is_empty() => "info".to_owned(),
+        level => level,
+    };
     if !["debug", "info", "warn", "error", "dpanic", "panic", "fatal"].contains(&level.as_str()) {
         return Err(Exit::Panic(format!("unrecognized level: {level:?}")));
     }

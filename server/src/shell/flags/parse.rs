@@ -128,11 +128,10 @@ fn check_aliases(args: &[String]) -> Result<(), Exit> {
 pub enum EnvWarning {
     /// `ETCD_…` names no flag.
     Unknown(String),
-    /// The command line sets the same flag and wins.
-    Shadowed(String),
 }
 
-/// Adds what `ETCD_*` variables, and `TENON_*` for Tenon's own flags, set and the command line does not.
+/// Adds what `ETCD_*` variables, and `TENON_*` for Tenon's own flags, set. One whose flag is on the command line too
+/// is refused, as etcd does: whoever set it meant it to count.
 pub fn read_env(
     settings: &mut Settings,
     vars: &BTreeMap<String, String>,
@@ -145,14 +144,16 @@ pub fn read_env(
     for flag in FLAGS {
         let name = env_name(flag.name);
         known.insert(name.clone());
-        let Some(text) = vars.get(&name).filter(|text| !text.is_empty()) else {
+        let Some(text) = vars.get(&name).filter(|_| flag.name != "version") else {
             continue;
         };
-        if flag.name == "version" {
-            continue;
-        }
         if settings.is_set(flag.name) {
-            warnings.push(EnvWarning::Shadowed(name));
+            return Err(Exit::Rejected(format!(
+                "conflicting environment variable {name} is shadowed by corresponding command-line flag \
+                 (either unset environment variable or disable flag)"
+            )));
+        }
+        if text.is_empty() {
             continue;
         }
         let value = flag
@@ -273,18 +274,21 @@ mod tests {
             ("ETCD_LOG_LEVEL".to_owned(), String::new()),
             ("PATH".to_owned(), "/bin".to_owned()),
         ]);
-        let mut settings = read_args(&args("--name c")).unwrap();
+        for shadowed in ["--name c", "--log-level debug"] {
+            let mut settings = read_args(&args(shadowed)).unwrap();
+            let exit = read_env(&mut settings, &vars).unwrap_err();
+            assert_eq!(exit.code(), 1);
+            assert!(
+                exit.text()
+                    .starts_with("conflicting environment variable ETCD_")
+            );
+        }
+        let mut settings = read_args(&args("--wal-dir c")).unwrap();
         let warnings = read_env(&mut settings, &vars).unwrap();
-        assert_eq!(settings.text("name"), "c");
+        assert_eq!(settings.text("name"), "e");
         assert_eq!(settings.text("data-dir"), "/e");
         assert!(!settings.is_set("log-level"));
-        assert_eq!(
-            warnings,
-            [
-                EnvWarning::Shadowed("ETCD_NAME".to_owned()),
-                EnvWarning::Unknown("ETCD_BLA".to_owned())
-            ]
-        );
+        assert_eq!(warnings, [EnvWarning::Unknown("ETCD_BLA".to_owned())]);
         let vars = BTreeMap::from([("ETCD_QUOTA_BACKEND_BYTES".to_owned(), "abc".to_owned())]);
         let exit = read_env(&mut Settings::default(), &vars).unwrap_err();
         assert_eq!(

@@ -43,9 +43,7 @@ pub fn write(page: &mut Page) {
         );
     }
     let open = std::fs::read_dir("/proc/self/fd").map(Iterator::count).ok();
-    let limit = read("limits")
-        .as_deref()
-        .and_then(|l| limit(l, "Max open files"));
+    let limit = descriptors_max();
     for (name, value) in [("process_open_fds", open), ("os_fd_used", open)] {
         if let Some(value) = value {
             page.single(name, Kind::Gauge, "Open file descriptors.", value);
@@ -61,6 +59,13 @@ pub fn write(page: &mut Page) {
             );
         }
     }
+}
+
+/// How many files may be open, where the system tells.
+pub fn descriptors_max() -> Option<usize> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let limit = limit(&limits, "Max open files")?;
+    Some(usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
 struct Stat {
