@@ -8,6 +8,7 @@
 pub mod clock;
 pub mod disk;
 pub mod net;
+pub mod plant;
 pub mod real;
 pub mod rng;
 pub mod scope;
@@ -22,6 +23,7 @@ pub use clock::{Clock, Instant};
 pub use disk::{DirEntry, Disk, File, FileLock, OpenMode};
 pub use futures_util::future::BoxFuture;
 pub use net::{Incoming, Net, NetRecv, NetSend, NetStream, StreamKind};
+pub use plant::Plant;
 pub use rng::Rng;
 pub use scope::NodeScope;
 pub use spawn::{Gone, Lane, Spawn, Task};
@@ -39,6 +41,8 @@ pub struct Env {
     pub net: Arc<dyn Net>,
     /// Tasks and blocking lanes of this node.
     pub spawn: Arc<dyn Spawn>,
+    /// The mistake planted in this node; [`Plant::None`] everywhere but in the simulator.
+    pub plant: Plant,
 }
 
 impl Env {

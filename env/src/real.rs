@@ -10,7 +10,7 @@ mod spawn;
 #[cfg(test)]
 mod tests;
 
-use crate::{Env, Net};
+use crate::{Env, Net, Plant};
 use std::sync::Arc;
 
 pub use disk::RealDisk;
@@ -26,6 +26,7 @@ pub fn env(runtime: tokio::runtime::Handle, net: Arc<dyn Net>) -> Env {
         disk: Arc::new(RealDisk),
         net,
         spawn: Arc::new(spawn::RealSpawn::new(runtime)),
+        plant: Plant::None,
     }
 }
 

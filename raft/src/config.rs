@@ -5,6 +5,7 @@ use crate::error::StartError;
 use openraft::SnapshotPolicy;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tenon_env::Plant;
 use tenon_proto::ids::{ClusterId, MemberId};
 use tenon_proto::log::{Membership, Node};
 
@@ -56,7 +57,7 @@ fn millis(d: Duration) -> u64 {
 }
 
 /// openraft's settings (DESIGN §6).
-pub(crate) fn openraft(config: &RaftConfig) -> Result<openraft::Config, StartError> {
+pub(crate) fn openraft(config: &RaftConfig, plant: Plant) -> Result<openraft::Config, StartError> {
     // openraft lets a follower wait for its leader's lease, which is `election_timeout_max` long, *and* for a
     // time drawn from min..max. etcd's followers wait for election..2 × election in all, so the lease takes
     // the fixed part and the drawn part spreads over the rest.
@@ -69,7 +70,7 @@ pub(crate) fn openraft(config: &RaftConfig) -> Result<openraft::Config, StartErr
         election_timeout_max: election_max,
         // The leader's lease lasts one longest election timeout; see `validate`.
         quorum_loss_probe_interval: Some(election_max.saturating_mul(2)),
-        enable_leader_restore: Some(false),
+        enable_leader_restore: Some(plant == Plant::RestoreLeader),
         enable_pre_vote: Some(true),
         allow_log_reversion: None,
         max_payload_entries: 4096,
@@ -86,9 +87,8 @@ pub(crate) fn openraft(config: &RaftConfig) -> Result<openraft::Config, StartErr
     let settings = settings
         .validate()
         .map_err(|e| StartError::Timings(e.to_string()))?;
-    assert_eq!(
-        settings.enable_leader_restore,
-        Some(false),
+    assert!(
+        settings.enable_leader_restore == Some(false) || plant == Plant::RestoreLeader,
         "a restarted leader must not resume its term: it may have lost entries it had sent"
     );
     Ok(settings)
@@ -101,19 +101,19 @@ mod tests {
     #[test]
     fn etcds_defaults_and_its_extremes_are_accepted() {
         let mut config = RaftConfig::new(MemberId(1), ClusterId(2));
-        openraft(&config).expect("defaults");
+        openraft(&config, Plant::None).expect("defaults");
         config.heartbeat = Duration::from_millis(1);
         config.election = Duration::from_millis(5);
-        openraft(&config).expect("fast");
+        openraft(&config, Plant::None).expect("fast");
         config.heartbeat = Duration::from_secs(9);
         config.election = Duration::from_secs(50);
-        openraft(&config).expect("slow");
+        openraft(&config, Plant::None).expect("slow");
     }
 
     #[test]
     fn a_follower_waits_between_one_and_two_election_times_as_etcds_do() {
         let config = RaftConfig::new(MemberId(1), ClusterId(2));
-        let settings = openraft(&config).expect("defaults");
+        let settings = openraft(&config, Plant::None).expect("defaults");
         let (lease, drawn_max) = (settings.election_timeout_max, settings.election_timeout_max);
         let election = millis(config.election);
         assert!(
@@ -134,6 +134,9 @@ mod tests {
     fn an_election_shorter_than_a_heartbeat_is_refused() {
         let mut config = RaftConfig::new(MemberId(1), ClusterId(2));
         config.election = config.heartbeat;
-        assert!(matches!(openraft(&config), Err(StartError::Timings(_))));
+        assert!(matches!(
+            openraft(&config, Plant::None),
+            Err(StartError::Timings(_))
+        ));
     }
 }

@@ -240,7 +240,7 @@ async fn start(
     wal: Wal,
     recovery: Recovery,
 ) -> Result<RaftHandle, StartError> {
-    let settings = Arc::new(config::openraft(&config)?);
+    let settings = Arc::new(config::openraft(&config, env.plant)?);
     let agree = store.check_log(&recovery);
     agree.map_err(|e| StartError::Storage(e.to_string()))?;
     let first = config.initial.as_ref().map(first_nodes).transpose()?;

@@ -9,12 +9,22 @@
 //! - `hashes`: one history, one hash.
 //! - `leases`: none ends early, all end.
 //! - `positions`: the order of DESIGN §5.
+//! - `leaders`: one per term; `logs`: they match, and what is committed stays; `states`: the same entries, the
+//!   same state.
+//! - `appends`: lists that only grow; `locks`: no older holder writes after a newer one.
+//! - `space`: bounded.
 
+pub mod appends;
 pub mod hashes;
+pub mod leaders;
 pub mod leases;
+pub mod locks;
+pub mod logs;
 pub mod model;
 pub mod positions;
 pub mod reads;
+pub mod space;
+pub mod states;
 #[cfg(test)]
 mod tests;
 pub mod timeline;
@@ -40,5 +50,26 @@ pub(crate) fn require(holds: bool, sentence: impl FnOnce() -> String) -> Verdict
         Ok(())
     } else {
         Err(Finding(sentence()))
+    }
+}
+
+/// The first finding of a run, shared by all that look.
+#[derive(Clone, Debug, Default)]
+pub struct Docket(std::sync::Arc<parking_lot::Mutex<Option<Finding>>>);
+
+impl Docket {
+    /// Keeps what was found, if it is the first.
+    pub fn note(&self, verdict: Verdict) {
+        if let Err(finding) = verdict {
+            self.0.lock().get_or_insert(finding);
+        }
+    }
+
+    /// The first finding so far.
+    ///
+    /// # Errors
+    /// The finding.
+    pub fn verdict(&self) -> Verdict {
+        self.0.lock().clone().map_or(Ok(()), Err)
     }
 }

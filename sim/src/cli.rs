@@ -8,6 +8,7 @@
 
 use crate::executor::run::panic_text;
 use crate::l1::{Plan, Report, run};
+use crate::swarm;
 use parking_lot::Mutex;
 use std::io::Write;
 use std::ops::AddAssign;
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
 tenon sim: runs whole members in a simulated world, each run from one seed
+
+Each seed runs twice over: one member under lives that end badly, and a cluster under everything at once.
 
   tenon sim [--seeds A..B] [--minutes M] [--jobs N]
   tenon sim --seed N
@@ -89,6 +92,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
 struct Total {
     seeds: u64,
     report: Report,
+    clusters: swarm::Report,
     failed: Vec<u64>,
 }
 
@@ -114,14 +118,22 @@ impl AddAssign<&Report> for Total {
     }
 }
 
+/// What a seed's two runs did.
+struct Both {
+    member: Report,
+    cluster: swarm::Report,
+}
+
 /// Runs one seed; the failure as text.
-fn one(seed: u64) -> Result<Report, String> {
-    let plan = Plan::of(seed);
-    match catch_unwind(AssertUnwindSafe(|| run(seed, &plan))) {
-        Ok(Ok(report)) => Ok(report),
-        Ok(Err(finding)) => Err(finding.to_string()),
-        Err(panic) => Err(format!("panicked: {}", panic_text(&*panic))),
-    }
+fn one(seed: u64) -> Result<Both, String> {
+    let both = || {
+        let member = run(seed, &Plan::of(seed)).map_err(|f| format!("one member: {f}"))?;
+        let cluster = swarm::run(seed, &swarm::Plan::of(seed));
+        let cluster = cluster.map_err(|f| format!("cluster: {f}"))?;
+        Ok(Both { member, cluster })
+    };
+    let ran = catch_unwind(AssertUnwindSafe(both));
+    ran.unwrap_or_else(|panic| Err(format!("panicked: {}", panic_text(&*panic))))
 }
 
 /// Runs `tenon sim` with the arguments after the verb; the process's exit status.
@@ -141,11 +153,12 @@ pub fn cli(args: &[String]) -> u8 {
 }
 
 fn single(seed: u64) -> u8 {
-    println!("seed {seed}: {:#?}", Plan::of(seed));
+    println!("seed {seed}, one member: {:#?}", Plan::of(seed));
+    println!("seed {seed}, cluster: {:#?}", swarm::Plan::of(seed));
     match one(seed) {
-        Ok(report) => {
-            let trace = report.trace;
-            println!("{report:#?}\ntrace {:016x}", trace.hash());
+        Ok(Both { member, cluster }) => {
+            let trace = member.trace.hash().rotate_left(1) ^ cluster.trace.hash();
+            println!("{member:#?}\n{cluster:#?}\ntrace {trace:016x}");
             0
         }
         Err(why) => {
@@ -169,7 +182,10 @@ fn many(options: &Options) -> u8 {
             let mut total = total.lock();
             total.seeds += 1;
             match outcome {
-                Ok(report) => *total += &report,
+                Ok(both) => {
+                    *total += &both.member;
+                    total.clusters += &both.cluster;
+                }
                 Err(why) => {
                     println!("seed {seed} failed: {why}");
                     total.failed.push(seed);
@@ -194,7 +210,7 @@ fn many(options: &Options) -> u8 {
 
 fn summary(total: &Total, took: Duration) {
     let r = &total.report;
-    let simulated = r.simulated.as_secs_f64();
+    let simulated = (r.simulated + total.clusters.simulated).as_secs_f64();
     let speed = simulated / took.as_secs_f64().max(0.001);
     println!(
         "{} seeds in {:.1} s: {simulated:.0} simulated seconds ({speed:.0} per second)",
@@ -218,6 +234,7 @@ fn summary(total: &Total, took: Duration) {
         "compared: {} hashes, {} stretches of watches; {} leases ended by themselves",
         r.hashes, r.watches, r.expired
     );
+    println!("{}", total.clusters.summary());
     let never: Vec<&str> = [
         ("crash", r.crashes),
         ("orderly end", r.orderly),
@@ -233,6 +250,7 @@ fn summary(total: &Total, took: Duration) {
     .into_iter()
     .filter_map(|(what, n)| (n == 0).then_some(what))
     .collect();
+    let never: Vec<&str> = never.into_iter().chain(total.clusters.never()).collect();
     if !never.is_empty() {
         println!("never happened: {}", never.join(", "));
     }

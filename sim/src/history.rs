@@ -114,6 +114,15 @@ pub(crate) fn is_certain(error: &Error) -> bool {
             | Error::DuplicateKey
             | Error::NoSpace
             | Error::NoLeader
+            | Error::NotSupportedForLearner
+            | Error::RequestTooLarge
+            | Error::RequestTooManyRequests
+            | Error::MemberExist
+            | Error::PeerURLExist
+            | Error::MemberNotFound
+            | Error::MemberNotLearner
+            | Error::LearnerNotReady
+            | Error::TooManyLearners
     )
 }
 

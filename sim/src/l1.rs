@@ -17,10 +17,10 @@
 mod clients;
 mod host;
 mod plan;
-mod requests;
 mod run;
 mod troubles;
 mod watchers;
 
+pub(crate) use plan::small;
 pub use plan::{End, LifePlan, Plan};
 pub use run::{Report, run};

@@ -10,6 +10,7 @@
 //! - `sim`: the handle that tests hold.
 //! - `world`: a cluster of whole members, and its clients; `cluster`: the same for the tests of other projects.
 //! - `chronicle` and `html`: what happened, for people.
+//! - `swarm`: whole runs of clusters: `nemesis` is what goes wrong, `workload` what clients do, `observe` what is seen.
 //! - `l1`: whole runs of one member, from plan to verdict; `history` is what its clients saw, `check` judges it.
 //!
 //! This room may use every room but the shell. It uses no real time, no thread and no real file; a member is
@@ -25,12 +26,16 @@ pub mod history;
 pub mod hosts;
 pub mod html;
 pub mod l1;
+pub mod nemesis;
 mod net;
+mod observe;
 mod rng;
 mod sim;
+pub mod swarm;
 #[cfg(test)]
 mod tests;
 mod trace;
+pub mod workload;
 pub mod world;
 
 pub use chronicle::{Chronicle, Happening, Role, What};
@@ -39,6 +44,7 @@ pub use cluster::{Client, Cluster, Storm, Violation};
 pub use disk::{Atlas, CrashMode, DiskControl, DiskError, Op};
 pub use executor::run::{OnPanic, Stuck, panic_text};
 pub use net::{Delay, LinkConfig, NetCounts};
+pub use observe::Sights;
 pub use rng::SimRng;
 pub use sim::{Control, Sim, default_url};
 pub use tenon_proto::etcdserverpb as pb;

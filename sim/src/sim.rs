@@ -17,7 +17,7 @@ use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
-use tenon_env::Env;
+use tenon_env::{Env, Plant};
 
 /// A simulated world. Dropping it ends every node.
 ///
@@ -36,6 +36,8 @@ struct Shared {
     net: Arc<SimNet>,
     disks: Mutex<BTreeMap<NodeId, Arc<SimDisk>>>,
     envs: Mutex<BTreeMap<NodeId, (Life, Env)>>,
+    /// The mistake in every life that begins.
+    plant: Mutex<Plant>,
 }
 
 impl Sim {
@@ -54,6 +56,7 @@ impl Sim {
             net,
             disks: Mutex::new(BTreeMap::new()),
             envs: Mutex::new(BTreeMap::new()),
+            plant: Mutex::default(),
         };
         let limits = Limits {
             time: 3_600_000_000_000,
@@ -118,6 +121,11 @@ fn nanos(d: Duration) -> u64 {
 }
 
 impl Control {
+    /// Plants a mistake in every node's life that begins from now on.
+    pub fn plant(&self, plant: Plant) {
+        *self.0.plant.lock() = plant;
+    }
+
     /// The seed of this world.
     pub fn seed(&self) -> u64 {
         self.0.world.seed
@@ -208,6 +216,7 @@ impl Control {
                 life,
             }),
             spawn: Arc::new(SimSpawn { world, life, disk }),
+            plant: *shared.plant.lock(),
         };
         shared
             .net

@@ -28,7 +28,7 @@ use crate::NodeId;
 use crate::disk::CrashMode;
 use crate::sim::{Control, Sim};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use tenon_env::Env;
@@ -94,6 +94,8 @@ struct Place {
     life: u64,
     /// Added to a running cluster instead of founding it.
     joined: bool,
+    /// Who the newest member on this disk is.
+    id: Option<MemberId>,
     member: Option<Member>,
     serving: bool,
     stop: Option<tenon_env::sync::watch::Sender<bool>>,
@@ -144,6 +146,11 @@ impl World {
     /// The simulated world: links, clocks, disks.
     pub fn sim(&self) -> &Control {
         &self.0.sim
+    }
+
+    /// The node of operators, which never fails: for tasks that act on the world.
+    pub fn operator(&self) -> &Env {
+        &self.0.operator
     }
 
     /// What the world was made with.
@@ -217,6 +224,29 @@ impl World {
             .filter(|(_, status)| status.is_leader)
             .max_by_key(|(_, status)| status.term)
             .map(|(node, _)| node)
+    }
+
+    /// One line about every member, for a person.
+    pub fn describe(&self) -> String {
+        let ids = |ids: &BTreeSet<MemberId>| ids.iter().map(|id| id.get()).collect::<Vec<_>>();
+        let one = |node: NodeId| {
+            let state = self.state(node);
+            let Some(status) = self.status(node) else {
+                return format!("{node} {state:?}");
+            };
+            let leader = status.leader.map_or(0, MemberId::get);
+            format!(
+                "{node} {state:?} id {} term {} leader {leader:x} committed {} applied {} voters {:x?} learners {:x?}",
+                status.member_id,
+                status.term,
+                status.committed,
+                status.applied,
+                ids(&status.voters),
+                ids(&status.learners)
+            )
+        };
+        let all: Vec<String> = self.nodes().into_iter().map(one).collect();
+        all.join("; ")
     }
 
     /// How lives ended so far, in their order.

@@ -219,7 +219,7 @@ impl Wal {
         );
         let depot = Arc::new(depot);
         let clock = env.clock.clone();
-        let scribe = Scribe::new(depot.clone(), clock, metrics, state, found.last);
+        let scribe = Scribe::new(depot.clone(), clock, metrics, env.plant, state, found.last);
         let writer = Writer::new(shared.clone(), env.clone(), depot);
         env.spawn("wal", writer.run(scribe));
         let wal = Wal {

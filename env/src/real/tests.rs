@@ -197,3 +197,8 @@ async fn randomness_and_no_peers() {
     );
     assert!(env.net.incoming().accept().await.is_none());
 }
+
+#[tokio::test]
+async fn nothing_is_planted() {
+    assert_eq!(env_without_peers().plant, Plant::None);
+}

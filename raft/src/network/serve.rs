@@ -9,7 +9,7 @@ use bytes::Bytes;
 use prost::Message;
 use std::time::Duration;
 use tenon_env::sync::mpsc;
-use tenon_env::{NetSend, NetStream, StreamKind};
+use tenon_env::{NetSend, NetStream, Plant, StreamKind};
 use tenon_proto::ids::MemberId;
 use tenon_proto::peer::{Append, Request, Response, request, response};
 
@@ -151,7 +151,8 @@ async fn node_answers(node: &Node, body: request::Body) -> Result<response::Body
         }
         request::Body::PreVote(request) => {
             let rpc = wire::read_vote_request(&request)?;
-            let response = node.raft().pre_vote(rpc).await.map_err(|e| e.to_string())?;
+            let mut response = node.raft().pre_vote(rpc).await.map_err(|e| e.to_string())?;
+            response.vote_granted |= node.env().plant == Plant::GrantPreVote;
             response::Body::PreVote(wire::vote_reply(&response))
         }
         request::Body::Transfer(transfer) => {

@@ -3,10 +3,13 @@
 
 use crate::service::Context;
 use std::time::Duration;
+use tenon_proto::peer::ask::Ask;
 use tenon_raft::MemberError;
 
 /// How often a member looks whether it was removed.
 const LOOK: Duration = Duration::from_millis(500);
+/// Election timeouts without a leader after which a member asks the others whether it still belongs to them.
+const LONELY: u32 = 3;
 /// Pause before the voters are gone through once more.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -39,8 +42,13 @@ pub(super) async fn hand_over(context: &Context) {
 }
 
 /// Completes once this member is removed from the cluster: it applied that itself, or a peer said so.
+///
+/// Nobody calls on a removed member, and one whose log ends with its own removal has no vote to ask for: cut off
+/// before that was committed it would wait for ever. So whoever is without a leader asks around; peers refuse a
+/// member that was removed and say why.
 pub(super) async fn removed(context: &Context) -> String {
     let mut told = context.raft().removed();
+    let mut lonely = Duration::ZERO;
     loop {
         if let Some(text) = told.borrow_and_update().clone() {
             return text;
@@ -58,5 +66,26 @@ pub(super) async fn removed(context: &Context) -> String {
         if changed.await.is_some_and(|changed| changed.is_err()) {
             std::future::pending::<()>().await;
         }
+        lonely = match context.has_leader() {
+            true => Duration::ZERO,
+            false => lonely + LOOK,
+        };
+        if lonely > LONELY * context.config().election {
+            lonely = Duration::ZERO;
+            ask_around(context);
+        }
     }
+}
+
+/// Asks every other member something of no consequence: the refusal is the answer.
+fn ask_around(context: &Context) {
+    let (raft, me) = (context.raft().clone(), context.member());
+    let others = context.store().members().into_iter().map(|m| m.id);
+    let others: Vec<_> = others.filter(|id| *id != me).collect();
+    context.env().spawn("ask-around", async move {
+        for id in others {
+            let heard = Ask::HeardWithinMs(LOOK.as_millis() as u64);
+            let _ = raft.ask(id, heard, LOOK).await;
+        }
+    });
 }

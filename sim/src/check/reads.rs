@@ -1,5 +1,6 @@
 //! Checker: an answer shows the state at its revision, and its revision is no lower than any that anybody had
-//! seen when it was asked for. With one member that holds for serializable reads too.
+//! seen when it was asked for. With one member that holds for serializable reads and for what a member tells of
+//! itself too; in a cluster a member may be behind with those.
 
 use super::model::Model;
 use super::{Verdict, require};
@@ -8,27 +9,55 @@ use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb::{self as pb, request_op, response_op};
 use tenon_proto::mvccpb::KeyValue;
 
+/// Where the calls were answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// By one member only.
+    ByOne,
+    /// By any of several.
+    ByAny,
+}
+
+/// Whether the answer has to show everything that anybody had seen when it was asked for.
+fn is_linearizable(call: &Call, answered: Answered) -> bool {
+    let local = match &call.request {
+        Request::Range(range) => range.serializable,
+        Request::HashKv(_) | Request::KeepAlive(_) => true,
+        _ => false,
+    };
+    answered == Answered::ByOne || !local
+}
+
 /// Checks all answers of a history against the model. `compaction` is the highest revision up to which
 /// anybody asked to compact, `last` the newest revision.
-pub fn check(calls: &[Call], model: &Model, compaction: i64, last: i64) -> Verdict {
+pub fn check(
+    calls: &[Call],
+    model: &Model,
+    compaction: i64,
+    last: i64,
+    answered: Answered,
+) -> Verdict {
     for call in calls {
+        let linearizable = is_linearizable(call, answered);
         match &call.outcome {
             Outcome::Reply(reply) => {
                 let revision = reply.revision();
-                require(revision >= call.floor, || {
+                require(revision >= call.floor || !linearizable, || {
                     format!("{call:?} went back behind {}", call.floor)
                 })?;
                 require(revision <= last, || format!("{call:?} saw beyond {last}"))?;
                 reply_is_right(call, reply, model)?;
             }
-            Outcome::Refused(error) => refusal_is_right(call, error, compaction)?,
+            Outcome::Refused(error) => {
+                refusal_is_right(call, error, compaction, linearizable)?;
+            }
             Outcome::Unknown => {}
         }
     }
     Ok(())
 }
 
-fn refusal_is_right(call: &Call, error: &Error, compaction: i64) -> Verdict {
+fn refusal_is_right(call: &Call, error: &Error, compaction: i64, linearizable: bool) -> Verdict {
     let revision = match &call.request {
         Request::Range(range) => range.revision,
         Request::HashKv(revision) => *revision,
@@ -36,7 +65,7 @@ fn refusal_is_right(call: &Call, error: &Error, compaction: i64) -> Verdict {
     };
     let excused = match error {
         Error::Compacted => revision < compaction,
-        Error::FutureRev => revision > call.floor,
+        Error::FutureRev => revision > call.floor || !linearizable,
         _ => true,
     };
     require(excused, || format!("refused without reason: {call:?}"))

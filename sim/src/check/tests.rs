@@ -128,7 +128,7 @@ fn story() -> (Vec<Call>, Timeline) {
 
 fn judged(calls: &[Call], timeline: &Timeline) -> Result<Model, Finding> {
     let (model, _) = writes::check(calls, timeline, 0)?;
-    reads::check(calls, &model, 0, timeline.last())?;
+    reads::check(calls, &model, 0, timeline.last(), reads::Answered::ByOne)?;
     Ok(model)
 }
 
@@ -236,6 +236,7 @@ fn a_watch_that_misses_repeats_or_invents_is_found() {
         first: 2,
         last: 5,
         events,
+        progress: Vec::new(),
     };
     watches::check(&watched(all.clone()), &timeline).unwrap();
     let mut missing = all.clone();

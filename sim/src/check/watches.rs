@@ -20,6 +20,8 @@ pub struct Watched {
     pub last: i64,
     /// Events in the order told, previous versions left out.
     pub events: Vec<Event>,
+    /// Every word of progress: the revision up to which all was told, and how many events had been told then.
+    pub progress: Vec<(i64, usize)>,
 }
 
 /// Checks one watch.
@@ -42,6 +44,7 @@ pub fn check(watched: &Watched, timeline: &Timeline) -> Verdict {
             ..event.clone()
         })
         .collect();
+    early_progress(watched, &expected)?;
     let same = expected
         .iter()
         .zip(&watched.events)
@@ -63,4 +66,19 @@ pub fn check(watched: &Watched, timeline: &Timeline) -> Verdict {
             )
         },
     )
+}
+
+/// Progress up to a revision comes after every event up to it.
+fn early_progress(watched: &Watched, expected: &[Event]) -> Verdict {
+    let at = |event: &Event| event.kv.as_ref().map_or(0, |kv| kv.mod_revision);
+    for (revision, told) in &watched.progress {
+        let due = expected.iter().take_while(|e| at(e) <= *revision).count();
+        require(due <= *told, || {
+            format!(
+                "a watch of {:?}..{:?} heard of progress to {revision} after {told} events, {due} were due",
+                watched.key, watched.range_end
+            )
+        })?;
+    }
+    Ok(())
 }

@@ -1,9 +1,9 @@
 //! Room `sim`, L1: clients: each makes its calls one after another, whatever the member's lives.
 
 use super::host::Host;
-use super::requests::{Draw, carry_out};
-use super::watchers::Seen;
 use crate::history::{History, Outcome};
+use crate::workload::requests::{Draw, carry_out};
+use crate::workload::seen::Seen;
 use std::time::Duration;
 use tenon_env::Env;
 

@@ -65,7 +65,7 @@ pub struct Plan {
 }
 
 /// Sizes at which a short run rolls and purges segments of the log, drains all the time and misses its caches.
-fn small(rng: &mut SimRng) -> Tuning {
+pub(crate) fn small(rng: &mut SimRng) -> Tuning {
     let pick = |rng: &mut SimRng, sizes: &[u64]| *rng.pick(sizes);
     let segment = pick(rng, &[8 << 10, 32 << 10, 1 << 20]);
     let wal_bytes_max = segment * pick(rng, &[1, 2, 8]);

@@ -3,15 +3,18 @@
 use super::clients::Client;
 use super::host::{self, Host, MEMBER, Running};
 use super::plan::{End, LifePlan, Plan};
-use super::requests::Draw;
 use super::troubles::{Counts, Troubles};
-use super::watchers::{Part, Seen, watch_all, watch_part};
+use super::watchers::{watch_all, watch_part};
+use crate::check::reads::Answered;
 use crate::check::{self, Finding, Verdict, positions, require};
 use crate::disk::CrashMode;
 use crate::history::{History, Outcome, Reply};
 use crate::rng::SimRng;
 use crate::sim::{Control, Sim};
 use crate::trace::Trace;
+use crate::workload::Mix;
+use crate::workload::requests::Draw;
+use crate::workload::seen::{Part, Seen};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -135,7 +138,7 @@ impl Scene {
                 SimRng::fork(self.sim.seed(), "client", number),
                 number,
                 plan.keys,
-                plan.leases,
+                Mix::usual(plan.leases),
             ),
             calls: plan.calls,
             think: plan.think,
@@ -387,7 +390,7 @@ impl Scene {
         let (id, request) = self
             .history
             .begin(0, now, |_| crate::history::Request::Range(request));
-        let call = host.call(|services| super::requests::carry_out(services, request));
+        let call = host.call(|services| crate::workload::requests::carry_out(services, request));
         let answer = self.clients.timeout(PATIENCE, call).await.flatten();
         let outcome = answer.map_or(Outcome::Unknown, Outcome::of);
         let last = match &outcome {
@@ -421,7 +424,7 @@ impl Scene {
         let compaction = self.history.compaction();
         let last = timeline.last();
         let (model, expired) = check::writes::check(&calls, &timeline, compaction)?;
-        check::reads::check(&calls, &model, compaction, last)?;
+        check::reads::check(&calls, &model, compaction, last, Answered::ByOne)?;
         let hashes = check::hashes::check(&calls)?;
         let fast = plan.drift_ppb.unsigned_abs().div_ceil(10_000_000);
         if !plan.lives.iter().any(LifePlan::hastens) {

@@ -4,10 +4,10 @@
 
 use super::host::{Host, MEMBER};
 use super::plan::LifePlan;
-use super::requests::carry_out;
 use crate::check::Finding;
 use crate::history::{History, Outcome, Request, tag};
 use crate::sim::Control;
+use crate::workload::requests::carry_out;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;

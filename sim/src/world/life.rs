@@ -78,6 +78,7 @@ impl World {
         };
         if let Some(place) = self.0.places.lock().get_mut(&node) {
             place.member = Some(member.clone());
+            place.id = Some(member.services().context.member());
         }
         if let Some(look) = &*self.0.on_start.lock() {
             look(&running);

@@ -7,6 +7,7 @@ use crate::NodeId;
 use crate::disk::CrashMode;
 use tenon_proto::caller::Caller;
 use tenon_proto::etcdserverpb as pb;
+use tenon_proto::ids::MemberId;
 
 /// As what a member is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,18 +44,35 @@ impl World {
             services.cluster.member_add(&caller, request).await
         });
         add.await?;
+        self.begin_anew(node);
+        Ok(())
+    }
+
+    /// Starts the member that the cluster lists under the node's URL and `id`: as it is when it was here, as a
+    /// new one otherwise. For additions whose outcome was unknown. Nothing when it is alive.
+    pub fn adopt(&self, node: impl Into<NodeId>, id: MemberId) {
+        let node = node.into();
+        if self.state(node) != State::Down {
+            return;
+        }
+        let held = self.0.places.lock().get(&node).and_then(|place| place.id);
+        match held == Some(id) {
+            true => self.start(node),
+            false => self.begin_anew(node),
+        }
+    }
+
+    /// Starts a member that was just added, on an empty disk.
+    fn begin_anew(&self, node: NodeId) {
         if self.0.sim.is_known(node) {
-            if self.0.sim.is_alive(node) {
-                self.kill(node, CrashMode::Kept);
-            }
+            self.kill(node, CrashMode::Kept);
             self.wipe(node);
         }
         let mut places = self.0.places.lock();
         let place = places.entry(node).or_default();
-        place.joined = true;
+        (place.joined, place.id) = (true, None);
         drop(places);
         self.start(node);
-        Ok(())
     }
 
     /// Removes the node's member from the cluster through `client`. Its process ends once it hears of it; the

@@ -8,6 +8,7 @@ use tenon_env::sync::mpsc;
 use tenon_proto::caller::Caller;
 use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb::{self as pb, watch_request::RequestUnion};
+use tenon_server::member::Member;
 use tenon_server::service::Services;
 use tenon_server::service::watch::NeedsLeader;
 
@@ -28,22 +29,34 @@ impl World {
     /// Opens a watch stream at a member that serves; `None` when it does not.
     pub fn watch(&self, node: impl Into<NodeId>, needs_leader: NeedsLeader) -> Option<WatchStream> {
         let running = self.serving(node)?;
-        let (requests, from) = mpsc::channel(ANSWERS);
-        let (to, answers) = mpsc::channel(ANSWERS);
-        let watch = running.member.services().watch.clone();
-        running.env.spawn("watch", async move {
-            watch.serve(Caller::default(), needs_leader, from, to).await;
-        });
-        Some(WatchStream {
-            node: running.node,
-            life: running.life,
-            requests,
-            answers,
-        })
+        let (node, life) = (running.node, running.life);
+        Some(WatchStream::at(&running.member, node, life, needs_leader))
     }
 }
 
 impl WatchStream {
+    /// Opens a stream at a member in the life of its node numbered `life`.
+    pub(crate) fn at(
+        member: &Member,
+        node: NodeId,
+        life: u64,
+        needs_leader: NeedsLeader,
+    ) -> WatchStream {
+        let (requests, from) = mpsc::channel(ANSWERS);
+        let (to, answers) = mpsc::channel(ANSWERS);
+        let watch = member.services().watch.clone();
+        let env = member.services().context.env();
+        env.spawn("watch", async move {
+            watch.serve(Caller::default(), needs_leader, from, to).await;
+        });
+        WatchStream {
+            node,
+            life,
+            requests,
+            answers,
+        }
+    }
+
     /// Asks for a watch. The first answer acknowledges it.
     pub async fn create(&self, create: pb::WatchCreateRequest) {
         self.send(RequestUnion::CreateRequest(create)).await;

@@ -97,6 +97,38 @@ fn members_join_get_a_vote_and_leave() {
     });
 }
 
+/// Once it waited for ever: its log ended with its own removal, so it had no vote to ask for, and nobody called.
+#[test]
+fn a_member_that_heard_of_its_removal_and_then_nothing_learns_of_it() {
+    for seed in 10..14 {
+        play(seed, 3, async |world| {
+            let client = world.client(1);
+            put(&client, "a", "1").await;
+            let leader = world.leader().unwrap();
+            let rest: Vec<NodeId> = world.nodes().into_iter().filter(|n| *n != leader).collect();
+            let (gone, stays) = (rest[0], rest[1]);
+            // It hears the others and is not heard.
+            for other in [leader, stays] {
+                world.sim().link(gone, other, |link| link.cut = true);
+            }
+            let mut pinned = world.client(2);
+            pinned.pinned = Some(leader);
+            world.remove(&pinned, gone).await.unwrap();
+            world.partition(&[&[gone], &[leader, stays]]);
+            world.sim().sleep(Duration::from_secs(5)).await;
+            world.heal();
+            let told = async {
+                while world.state(gone) != State::Down {
+                    client.env().sleep(Duration::from_millis(50)).await;
+                }
+            };
+            let told = client.env().timeout(Duration::from_secs(30), told).await;
+            assert!(told.is_some(), "seed {seed}: {}", world.describe());
+            assert_eq!(world.exits().last().unwrap().why, Why::Removed);
+        });
+    }
+}
+
 #[test]
 fn a_client_beyond_a_cut_learns_nothing() {
     play(3, 3, async |world| {

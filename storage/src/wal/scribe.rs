@@ -8,7 +8,7 @@ use super::map::Run;
 use super::metrics::WalMetrics;
 use super::segment::{self, Depot, Fault, Segment};
 use std::sync::Arc;
-use tenon_env::Clock;
+use tenon_env::{Clock, Plant};
 use tenon_proto::log::LogId;
 
 /// The buffer is written out when it has grown to this.
@@ -18,6 +18,7 @@ pub(super) struct Scribe {
     depot: Arc<Depot>,
     clock: Arc<dyn Clock>,
     metrics: Arc<WalMetrics>,
+    plant: Plant,
     /// The log as of the last frame encoded.
     state: State,
     active: Option<Active>,
@@ -46,6 +47,7 @@ impl Scribe {
         depot: Arc<Depot>,
         clock: Arc<dyn Clock>,
         metrics: Arc<WalMetrics>,
+        plant: Plant,
         state: State,
         last: Option<(Segment, u64)>,
     ) -> Scribe {
@@ -53,6 +55,7 @@ impl Scribe {
             depot,
             clock,
             metrics,
+            plant,
             state,
             active: last.map(|(segment, end)| Active {
                 segment,
@@ -66,6 +69,9 @@ impl Scribe {
     /// Writes what of `batch` is not written yet and makes it as durable as it wants to be. After
     /// [`Fault::NoSpace`] it may be called again with the same batch and goes on where it stopped.
     pub(super) fn run(&mut self, batch: &mut Batch) -> Result<(), Fault> {
+        if self.plant == Plant::AcknowledgeBeforeSync && batch.ops.iter().any(Op::wants_sync) {
+            self.sync()?;
+        }
         loop {
             self.write(batch)?;
             if batch.offsets.len() == batch.ops.len() {
@@ -73,11 +79,23 @@ impl Scribe {
             }
             self.encode(batch)?;
         }
-        if batch.ops[batch.settled..].iter().any(Op::wants_sync) {
+        if batch.ops[batch.settled..]
+            .iter()
+            .any(|op| self.waits_for(op))
+        {
             self.sync()?;
         }
         batch.settled = batch.ops.len();
         Ok(())
+    }
+
+    /// Whether an operation's answer waits for the disk.
+    fn waits_for(&self, op: &Op) -> bool {
+        match self.plant {
+            Plant::AcknowledgeBeforeSync => false,
+            Plant::SkipVoteSync => op.wants_sync() && !matches!(op, Op::Vote(_) | Op::Done(_)),
+            _ => op.wants_sync(),
+        }
     }
 
     fn encode(&mut self, batch: &mut Batch) -> Result<(), Fault> {

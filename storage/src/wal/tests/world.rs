@@ -233,6 +233,7 @@ pub(crate) fn node_on(disk: Arc<dyn Disk>, seed: u64) -> (Env, Hands) {
         disk,
         net: Arc::new(tenon_env::real::NoNet),
         spawn: Arc::new(hands.clone()),
+        plant: tenon_env::Plant::None,
     };
     (env, hands)
 }

@@ -1,4 +1,4 @@
-//! Room `sim`, L1: the requests clients make: drawn, and carried out through the services.
+//! Room `sim`, workloads: the requests clients make: drawn, and carried out through the services.
 
 use crate::history::{CallId, Reply, Request, tag};
 use crate::rng::SimRng;
@@ -8,14 +8,59 @@ use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb::{self as pb, compare, request_op};
 use tenon_server::service::Services;
 
+/// How often each kind of request is drawn, relative to the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mix {
+    /// Puts.
+    pub puts: u64,
+    /// Deletions of one key or several.
+    pub deletes: u64,
+    /// Ranges: old and new, limited, counted, serializable.
+    pub ranges: u64,
+    /// Transactions that compare, write and read.
+    pub txns: u64,
+    /// Compactions.
+    pub compactions: u64,
+    /// Hashes of the history.
+    pub hashes: u64,
+    /// Grants, renewals and revocations of leases.
+    pub leases: u64,
+}
+
+impl Mix {
+    /// Everything, most of it puts; leases on demand.
+    pub fn usual(leases: bool) -> Mix {
+        Mix {
+            puts: 40,
+            deletes: 10,
+            ranges: 20,
+            txns: 12,
+            compactions: 4,
+            hashes: 4,
+            leases: if leases { 10 } else { 0 },
+        }
+    }
+}
+
+/// Which keys a client's deletions may hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Any.
+    All,
+    /// Those that its kind of client puts; other workloads are left alone.
+    Own,
+}
+
 /// What a client draws its requests from.
-pub(super) struct Draw {
-    pub(super) rng: SimRng,
-    pub(super) keys: u64,
-    pub(super) leases: bool,
+pub(crate) struct Draw {
+    pub(crate) rng: SimRng,
+    pub(crate) keys: u64,
+    pub(crate) mix: Mix,
+    /// Which keys it deletes.
+    pub(crate) reach: Reach,
     /// The lease this client works with; 0 before the first.
-    pub(super) lease: i64,
-    pub(super) client: u64,
+    pub(crate) lease: i64,
+    pub(crate) client: u64,
     granted: i64,
 }
 
@@ -24,11 +69,12 @@ fn key(number: u64) -> Bytes {
 }
 
 impl Draw {
-    pub(super) fn new(rng: SimRng, client: u64, keys: u64, leases: bool) -> Draw {
+    pub(crate) fn new(rng: SimRng, client: u64, keys: u64, mix: Mix) -> Draw {
         Draw {
             rng,
             keys,
-            leases,
+            mix,
+            reach: Reach::All,
             lease: 0,
             client,
             granted: 0,
@@ -64,7 +110,7 @@ impl Draw {
     }
 
     fn put(&mut self, id: CallId) -> pb::PutRequest {
-        let lease = if self.leases && self.rng.below(4) == 0 {
+        let lease = if self.mix.leases > 0 && self.rng.below(4) == 0 {
             self.lease
         } else {
             0
@@ -159,18 +205,36 @@ impl Draw {
 
     /// The next request. `seen` is the highest revision anybody saw, `compaction` how far history may be
     /// given up already, `watched` how far watchers are.
-    pub(super) fn request(
+    pub(crate) fn request(
         &mut self,
         id: CallId,
         seen: i64,
         compaction: i64,
         watched: i64,
     ) -> Request {
-        let kinds = if self.leases { 100 } else { 90 };
-        match self.rng.below(kinds) {
-            0..40 => Request::Put(self.put(id)),
-            40..50 => {
-                let (key, range_end) = self.interval();
+        let mix = self.mix;
+        let parts = [
+            mix.puts,
+            mix.deletes,
+            mix.ranges,
+            mix.txns,
+            mix.compactions,
+            mix.hashes,
+            mix.leases,
+        ];
+        let mut at = self.rng.below(parts.iter().sum());
+        let kind = parts.iter().position(|part| {
+            let found = at < *part;
+            at = at.saturating_sub(*part);
+            found
+        });
+        match kind {
+            Some(0) => Request::Put(self.put(id)),
+            Some(1) => {
+                let (mut key, mut range_end) = self.interval();
+                if self.reach == Reach::Own && key[0] == 0 {
+                    (key, range_end) = (Bytes::from_static(b"k"), Bytes::from_static(b"l"));
+                }
                 let prev_kv = self.rng.chance(300_000);
                 Request::Delete(pb::DeleteRangeRequest {
                     key,
@@ -178,12 +242,12 @@ impl Draw {
                     prev_kv,
                 })
             }
-            50..70 => Request::Range(self.range(seen, compaction)),
-            70..82 => Request::Txn(self.txn(id, seen)),
-            82..86 if watched > compaction.max(1) => {
+            Some(2) => Request::Range(self.range(seen, compaction)),
+            Some(3) => Request::Txn(self.txn(id, seen)),
+            Some(4) if watched > compaction.max(1) => {
                 Request::Compact(self.rng.between(compaction.max(1) as u64, watched as u64) as i64)
             }
-            82..90 => Request::HashKv(if seen > compaction.max(1) { seen } else { 0 }),
+            Some(4 | 5) => Request::HashKv(if seen > compaction.max(1) { seen } else { 0 }),
             _ => self.about_leases(),
         }
     }
@@ -202,7 +266,7 @@ impl Draw {
 }
 
 /// Carries a request out.
-pub(super) async fn carry_out(services: Services, request: Request) -> Result<Reply, Error> {
+pub(crate) async fn carry_out(services: Services, request: Request) -> Result<Reply, Error> {
     let caller = Caller::default();
     match request {
         Request::Put(r) => services.kv.put(&caller, r).await.map(Reply::Put),

@@ -1,0 +1,4 @@
+//! Room `sim`: whole runs of clusters.
+
+mod plants;
+mod seeds;
