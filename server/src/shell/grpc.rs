@@ -51,7 +51,8 @@ struct Servers {
     maintenance: MaintenanceServer<MaintenanceRpc>,
     auth: AuthServer<AuthRpc>,
     health: HealthServer<HealthRpc>,
-    host: HostServer<HostRpc>,
+    /// Absent behind a door in which no host stands.
+    host: Option<HostServer<HostRpc>>,
     members: MembersServer<MembersRpc>,
     reflection: axum::Router,
 }
@@ -87,7 +88,7 @@ pub struct Rpc {
 
 impl Rpc {
     /// The services behind `gate`, which take requests up to `request_bytes_max`, and those of the host itself.
-    pub fn new(gate: Gate, host: Host, request_bytes_max: usize) -> Rpc {
+    pub fn new(gate: Gate, host: Option<Host>, request_bytes_max: usize) -> Rpc {
         let max = request_bytes_max.saturating_add(RECEIVE_MARGIN);
         macro_rules! server {
             ($server:ident, $adapter:ident) => {
@@ -104,7 +105,7 @@ impl Rpc {
             maintenance: server!(MaintenanceServer, MaintenanceRpc),
             auth: server!(AuthServer, AuthRpc),
             health: server!(HealthServer, HealthRpc),
-            host: HostServer::new(HostRpc(host)),
+            host: host.map(|host| HostServer::new(HostRpc(host))),
             members: server!(MembersServer, MembersRpc),
             reflection: reflection(),
             gate,
@@ -143,7 +144,10 @@ impl Rpc {
             "etcdserverpb.Maintenance" => servers.maintenance.clone().call(request).await,
             "etcdserverpb.Auth" => servers.auth.clone().call(request).await,
             "grpc.health.v1.Health" => servers.health.clone().call(request).await,
-            "tenon.host.v1.Host" => servers.host.clone().call(request).await,
+            "tenon.host.v1.Host" => match servers.host.clone() {
+                Some(mut host) => host.call(request).await,
+                None => return tonic::Status::new(tonic::Code::Unimplemented, "").into_http(),
+            },
             "tenon.host.v1.Members" => servers.members.clone().call(request).await,
             "grpc.reflection.v1.ServerReflection" | "grpc.reflection.v1alpha.ServerReflection" => {
                 return servers.reflect(request).await;

@@ -10,8 +10,9 @@ use super::flags::url::{FlagUrl, Scheme};
 use super::front::Front;
 use super::grpc::{Rpc, gate::Gate};
 use super::http::{HealthCounts, Http, Shared, Surface};
-use super::listen::{Listener, ServeOptions};
+use super::listen::{Listener, ServeOptions, connections};
 use super::metrics::grpc::GrpcMetrics;
+use super::metrics::process::descriptors_max;
 use super::peer::{PeerLimits, PeerListener, PeerNet};
 use crate::host::Host;
 use axum::response::IntoResponse;
@@ -43,6 +44,7 @@ impl Listeners {
             keepalive: config.keepalive,
             reuse_port: config.reuse_port,
             reuse_address: config.reuse_address,
+            connections: connections(descriptors_max())?,
         };
         let peer_http = Arc::new(OnceLock::new());
         let urls: Vec<String> = config
@@ -131,7 +133,7 @@ impl Serving {
         });
         let rpc = Rpc::new(
             Gate::new(door, grpc, config.warn_unary),
-            host.clone(),
+            Some(host.clone()),
             config.member.max_request_bytes,
         );
         let http = |surface| Http::new(shared.clone(), surface);

@@ -11,7 +11,7 @@ use crate::shell::flags::url::FlagUrl;
 use crate::shell::front::Front;
 use crate::shell::grpc::{Rpc, gate::Gate};
 use crate::shell::http::{HealthCounts, Http, Shared, Surface};
-use crate::shell::listen::{Listener, ServeOptions};
+use crate::shell::listen::{Listener, ServeOptions, connections};
 use crate::shell::metrics::grpc::GrpcMetrics;
 use tenon_env::Env;
 use tenon_env::sync::watch;
@@ -36,6 +36,7 @@ async fn serve(door: &Door) -> (String, watch::Sender<bool>) {
         },
         reuse_port: false,
         reuse_address: false,
+        connections: connections(None).expect("no limit"),
     };
     let any = FlagUrl::read("http://127.0.0.1:0").expect("a URL");
     let listener = Listener::bind(&any, &options).await.expect("binds");
@@ -52,6 +53,7 @@ async fn serve(door: &Door) -> (String, watch::Sender<bool>) {
     let front = Front {
         rpc: Some(Rpc::new(
             Gate::new(door.clone(), grpc, Duration::ZERO),
+            None,
             1 << 20,
         )),
         http: Http::new(shared, Surface::Client),
