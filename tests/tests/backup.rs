@@ -30,6 +30,36 @@ fn said(program: &Path, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// Fills a server and has etcd's tool save it; the lease it granted and the hash of its keys.
+fn fill_and_save(etcdctl: &Path, file: &str) -> (String, String) {
+    let mut first = Server::start(Kind::Tenon, &[]).expect("starts");
+    answer(&mut first);
+    let endpoints = format!("--endpoints={}", first.url());
+    for (key, value) in [("a", "1"), ("a", "2"), ("b", "3")] {
+        said(etcdctl, &[&endpoints, "put", key, value]);
+    }
+    said(etcdctl, &[&endpoints, "del", "b"]);
+    let lease = said(etcdctl, &[&endpoints, "lease", "grant", "600"]);
+    let lease = lease.split_whitespace().nth(1).expect("an id").to_owned();
+    said(
+        etcdctl,
+        &[
+            &endpoints,
+            "put",
+            "leased",
+            "v",
+            &format!("--lease={lease}"),
+        ],
+    );
+    let saved = said(etcdctl, &[&endpoints, "snapshot", "save", file]);
+    assert_eq!(
+        saved,
+        format!("Snapshot saved at {file}\nServer version 3.7.0\n")
+    );
+    let hash = said(etcdctl, &[&endpoints, "endpoint", "hashkv"]);
+    (lease, hash)
+}
+
 #[test]
 fn etcdctls_snapshot_becomes_a_new_cluster() {
     let Some(etcdctl) = oracle("etcdctl") else {
@@ -39,33 +69,7 @@ fn etcdctls_snapshot_becomes_a_new_cluster() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = |name: &str| dir.path().join(name).display().to_string();
     let (file, restored, tenon) = (path("backup"), path("restored"), tenon().expect("built"));
-    let mut first = Server::start(Kind::Tenon, &[]).expect("starts");
-    answer(&mut first);
-    let endpoints = format!("--endpoints={}", first.url());
-    for (key, value) in [("a", "1"), ("a", "2"), ("b", "3")] {
-        said(&etcdctl, &[&endpoints, "put", key, value]);
-    }
-    said(&etcdctl, &[&endpoints, "del", "b"]);
-    let lease = said(&etcdctl, &[&endpoints, "lease", "grant", "600"]);
-    let lease = lease.split_whitespace().nth(1).expect("an id").to_owned();
-    said(
-        &etcdctl,
-        &[
-            &endpoints,
-            "put",
-            "leased",
-            "v",
-            &format!("--lease={lease}"),
-        ],
-    );
-    let saved = said(&etcdctl, &[&endpoints, "snapshot", "save", &file]);
-    assert_eq!(
-        saved,
-        format!("Snapshot saved at {file}\nServer version 3.7.0\n")
-    );
-    let hash = said(&etcdctl, &[&endpoints, "endpoint", "hashkv"]);
-    drop(first);
-
+    let (lease, hash) = fill_and_save(&etcdctl, &file);
     let link = dir.path().join("etcdutl");
     std::os::unix::fs::symlink(&tenon, &link).expect("a link");
     let status = said(&link, &["snapshot", "status", &file, "-w", "json"]);
@@ -76,7 +80,7 @@ fn etcdctls_snapshot_becomes_a_new_cluster() {
     let restore = ["util", "snapshot", "restore", &file];
     let data_dir = format!("--data-dir={restored}");
     let cluster = [
-        &data_dir,
+        data_dir.as_str(),
         "--initial-cluster=default=http://127.0.0.1:1",
         "--initial-advertise-peer-urls=http://127.0.0.1:1",
     ];
