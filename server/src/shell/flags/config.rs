@@ -380,6 +380,7 @@ fn member_config(
         n if n < 0 => Quota::Off,
         n => Quota::Bytes(n.unsigned_abs()),
     };
+    let ms = Duration::from_millis;
     let limit = |name| usize::try_from(settings.uint(name)).unwrap_or(usize::MAX);
     let advertise_peer_urls = settings.list("initial-advertise-peer-urls");
     Ok(MemberConfig {
@@ -405,17 +406,9 @@ fn member_config(
             n if n > 0 => usize::try_from(n).unwrap_or(usize::MAX),
             _ => 1000,
         },
-        compaction_pause: span_or(
-            settings,
-            "compaction-sleep-interval",
-            Duration::from_millis(10),
-        ),
-        progress_interval: span_or(
-            settings,
-            "watch-progress-notify-interval",
-            Duration::from_secs(600),
-        )
-        .max(Duration::from_millis(100)),
+        compaction_pause: span_or(settings, "compaction-sleep-interval", ms(10)),
+        progress_interval: span_or(settings, "watch-progress-notify-interval", ms(600_000))
+            .max(ms(100)),
         warn_apply: span(settings, "warning-apply-duration"),
         max_learners: usize::try_from(settings.int("max-learners")).unwrap_or(0),
         strict_reconfig: settings.flag("strict-reconfig-check"),
