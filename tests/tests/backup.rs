@@ -95,17 +95,22 @@ fn etcdctls_snapshot_becomes_a_new_cluster() {
 
     let mut second = Server::start(Kind::Tenon, &[data_dir]).expect("starts");
     answer(&mut second);
+    holds_everything(&etcdctl, &second, &lease, &hash);
+}
+
+/// The restored member has the old revisions, the hash and the lease with its key.
+fn holds_everything(etcdctl: &Path, second: &Server, lease: &str, hash: &str) {
     let endpoints = format!("--endpoints={}", second.url());
-    let old = said(&etcdctl, &[&endpoints, "get", "a", "--rev=2"]);
+    let old = said(etcdctl, &[&endpoints, "get", "a", "--rev=2"]);
     assert_eq!(old, "a\n1\n");
-    let now = said(&etcdctl, &[&endpoints, "get", "", "--prefix"]);
+    let now = said(etcdctl, &[&endpoints, "get", "", "--prefix"]);
     assert_eq!(now, "a\n2\nleased\nv\n");
-    let hash_now = said(&etcdctl, &[&endpoints, "endpoint", "hashkv"]);
+    let hash_now = said(etcdctl, &[&endpoints, "endpoint", "hashkv"]);
     let bare = |line: &str| line.split_once(", ").map(|(_, sum)| sum.to_owned());
-    assert_eq!(bare(&hash_now), bare(&hash));
+    assert_eq!(bare(&hash_now), bare(hash));
     let left = said(
-        &etcdctl,
-        &[&endpoints, "lease", "timetolive", &lease, "--keys"],
+        etcdctl,
+        &[&endpoints, "lease", "timetolive", lease, "--keys"],
     );
     assert!(left.contains("attached keys([leased])"), "{left}");
 }

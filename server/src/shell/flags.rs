@@ -6,6 +6,7 @@ pub mod config;
 pub mod file;
 pub mod host;
 pub mod parse;
+mod retention;
 pub mod settings;
 pub mod table;
 pub mod url;

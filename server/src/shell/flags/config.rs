@@ -2,9 +2,10 @@
 //! in etcd's order and words. Pure.
 
 use super::host::HostSettings;
+use super::retention::compaction;
 use super::settings::{Exit, Settings};
 use super::url::FlagUrl;
-use super::value::{read_duration, show_duration};
+use super::value::show_duration;
 use crate::member::config::{
     BootstrapState, ClusterOptions, Compaction, MemberConfig, Quota, Tuning,
 };
@@ -456,39 +457,6 @@ fn initial_cluster(
         urls.sort();
     }
     Ok(members)
-}
-
-/// etcd's retention: a bare number is hours or revisions by mode, everything else a duration.
-fn compaction(mode: &str, retention: &str) -> Result<Compaction, Exit> {
-    if let Ok(number) = retention.parse::<i64>()
-        && number >= 0
-    {
-        let number = number.unsigned_abs();
-        return Ok(match (number, mode) {
-            (0, _) => Compaction::Off,
-            (n, "revision") => Compaction::Revision(n),
-            (n, _) => Compaction::Periodic(Duration::from_secs(n.saturating_mul(3600))),
-        });
-    }
-    let Some(nanos) = read_duration(retention) else {
-        let bare = !retention.is_empty()
-            && retention
-                .trim_start_matches(['-', '+'])
-                .bytes()
-                .all(|b| b.is_ascii_digit());
-        let why = if bare { "missing unit in" } else { "invalid" };
-        return reject(format!(
-            "error parsing CompactionRetention: time: {why} duration {retention:?}"
-        ));
-    };
-    let Ok(nanos) = u64::try_from(nanos) else {
-        return Ok(Compaction::Off);
-    };
-    Ok(match (nanos, mode) {
-        (0, _) => Compaction::Off,
-        (n, "revision") => Compaction::Revision(n),
-        (n, _) => Compaction::Periodic(Duration::from_nanos(n)),
-    })
 }
 
 #[cfg(test)]
