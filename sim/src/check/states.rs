@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use tenon_proto::ids::{MemberId, Revision};
 use tenon_storage::Store;
 
+/// A member: id, name, peer URLs, client URLs, whether it only learns.
+pub type Listed = (MemberId, String, Vec<String>, Vec<String>, bool);
+
 /// Everything of a state that entries alone decide.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Digest {
@@ -13,7 +16,7 @@ pub struct Digest {
     /// Leases, sums and remaining times as replicated.
     pub leases: Vec<(i64, i64, i64)>,
     /// Members with their names and URLs.
-    pub members: Vec<(MemberId, String, Vec<String>, Vec<String>, bool)>,
+    pub members: Vec<Listed>,
     /// Members that were removed.
     pub removed: Vec<MemberId>,
     /// Alarms raised.
