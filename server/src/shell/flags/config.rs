@@ -6,9 +6,7 @@ use super::retention::compaction;
 use super::settings::{Exit, Settings};
 use super::url::FlagUrl;
 use super::value::show_duration;
-use crate::member::config::{
-    BootstrapState, ClusterOptions, Compaction, MemberConfig, Quota, Tuning,
-};
+use crate::member::config::{BootstrapState, ClusterOptions, MemberConfig, Quota, Tuning};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;

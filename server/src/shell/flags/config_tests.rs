@@ -2,6 +2,7 @@
 
 use super::super::parse::read_args;
 use super::*;
+use crate::member::config::Compaction;
 
 fn build(line: &str) -> Result<Config, Exit> {
     let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
