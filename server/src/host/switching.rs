@@ -149,7 +149,8 @@ impl Running {
         let cleaning = Aim {
             deadline: match self.core.config.edges.cleaning {
                 Cleaning::OwnDeadline => self.core.env.now() + CLEANING,
-                Cleaning::SharedDeadline => aim.deadline,
+                // What fails for want of time fails a moment before its deadline; that moment is not for cleaning.
+                Cleaning::SharedDeadline => self.core.env.now(),
             },
             fault_tolerance: FaultTolerance::Warn,
             to: aim.to,
