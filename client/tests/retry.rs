@@ -8,7 +8,7 @@ mod support;
 
 use std::time::Duration;
 use support::fake::{Fake, Script};
-use support::{Proxy, bounded, free_port};
+use support::{Proxy, bounded, ports};
 use tenon_client::proto::code::Code;
 use tenon_client::proto::error::Error;
 use tenon_client::proto::etcdserverpb as pb;
@@ -87,7 +87,7 @@ async fn a_read_goes_elsewhere_and_so_does_what_a_learner_refuses() {
 #[tokio::test]
 async fn a_write_that_never_left_is_sent_elsewhere_once() {
     bounded(async {
-        let dead = format!("http://127.0.0.1:{}", free_port());
+        let dead = format!("http://127.0.0.1:{}", ports::take());
         let live = Fake::start(Script::default()).await;
         for n in 1..=8 {
             let client = client(&[&dead, &live.url]);
@@ -160,7 +160,7 @@ async fn a_silent_endpoint_does_not_take_all_the_time_of_a_read() {
 #[tokio::test]
 async fn a_failed_endpoint_serves_again_when_it_is_the_one_that_lives() {
     bounded(async {
-        let port = free_port();
+        let port = ports::take();
         let dead = format!("http://127.0.0.1:{port}");
         let first = Fake::start(Script::default()).await;
         let link = Proxy::to(&first.url).await;
@@ -304,7 +304,7 @@ async fn a_refused_watch_says_why() {
             let end = client(&[&fake.url]).watch(options).await;
             assert_eq!(end.expect_err("refused"), WatchError::Refused(error));
         }
-        let dead = format!("http://127.0.0.1:{}", free_port());
+        let dead = format!("http://127.0.0.1:{}", ports::take());
         let client = client(&[&dead]).with_timeout(Duration::from_millis(300));
         let end = client.watch(WatchOptions::of(KeyRange::all())).await;
         let error = Error::from(end.expect_err("dead"));

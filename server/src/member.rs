@@ -11,6 +11,7 @@ pub mod join;
 mod leave;
 mod log_place;
 pub mod restore;
+pub(crate) mod sealed;
 
 use crate::service::cluster::{Cluster, Readiness};
 use crate::service::lease::Duty;

@@ -20,9 +20,7 @@ use tenon_env::sync::oneshot;
 use tenon_proto::etcdserverpb as pb;
 use tenon_server::host::edges::Edges;
 use tenon_server::host::{ChangeError, ChangeOptions, Host, HostConfig, Mode};
-use tenon_server::member::config::{
-    BootstrapState, ClusterOptions, Compaction, MemberConfig, Quota, Tuning,
-};
+use tenon_server::member::config::MemberConfig;
 use upstream::Links;
 
 /// Where every host keeps its data.
@@ -67,29 +65,14 @@ impl Hosts {
         let mut cluster: BTreeMap<_, _> = (1..=self.founders).map(founder).collect();
         cluster.insert(name(node), vec![default_url(node)]);
         let member = MemberConfig {
-            name: name(node),
-            data_dir: PathBuf::from(DATA),
-            wal_dir: None,
             advertise_client_urls: vec![client_url(node)],
-            advertise_peer_urls: vec![default_url(node)],
             initial_cluster: cluster,
-            initial_state: BootstrapState::New,
             cluster_token: "sim".to_owned(),
-            heartbeat: Duration::from_millis(100),
-            election: Duration::from_millis(1_000),
             snapshot_catchup_entries: 50,
-            quota: Quota::DEFAULT,
-            max_txn_ops: 128,
-            max_request_bytes: 1_572_864,
-            compaction: Compaction::Off,
             compaction_batch: 10,
             compaction_pause: Duration::from_millis(5),
-            progress_interval: Duration::from_secs(600),
             warn_apply: Duration::ZERO,
-            max_learners: 1,
-            strict_reconfig: true,
-            cluster: ClusterOptions::default(),
-            tuning: Tuning::default(),
+            ..MemberConfig::sole(&name(node), DATA, vec![default_url(node)])
         };
         let endpoints = (1..=self.founders).filter(|n| *n != node);
         HostConfig {

@@ -2,9 +2,9 @@
 //! the schemas' text format. May touch processes, files and sockets; must not look inside.
 
 use crate::call::{self, Metadata};
+use crate::ports;
 use crate::schema::Schema;
 use crate::server::tenon;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -36,13 +36,6 @@ pub struct Cluster {
     pub members: Vec<Member>,
 }
 
-fn free_urls(count: usize) -> Vec<String> {
-    let bind = |_| TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let listeners: Vec<TcpListener> = (0..count).map(bind).collect();
-    let url = |l: &TcpListener| format!("http://{}", l.local_addr().expect("bound"));
-    listeners.iter().map(url).collect()
-}
-
 impl Cluster {
     /// Starts `count` members that found a cluster, all with these further flags.
     pub fn found(count: usize, flags: &[&str]) -> Cluster {
@@ -71,12 +64,10 @@ impl Cluster {
 
     /// A further member, not started; its index.
     pub fn push(&mut self, flags: &[&str]) -> usize {
-        let mut urls = free_urls(2);
-        let (peer_url, url) = (urls.remove(1), urls.remove(0));
         self.members.push(Member {
             name: format!("m{}", self.members.len() + 1),
-            url,
-            peer_url,
+            url: ports::url(),
+            peer_url: ports::url(),
             flags: flags.iter().map(|f| (*f).to_owned()).collect(),
             child: None,
         });

@@ -46,8 +46,7 @@ impl Group {
     /// # Errors
     /// Why they did not start.
     pub fn cluster(kind: Kind, count: usize, flags: &[String]) -> Result<Self, String> {
-        let seats: Result<Vec<Seat>, String> = (0..count).map(|_| Seat::free("")).collect();
-        let mut seats = seats?;
+        let mut seats: Vec<Seat> = (0..count).map(|_| Seat::free("")).collect();
         seats.sort_by_key(|seat| first_id(&seat.peer_url));
         let pairs = seats.iter().enumerate();
         let pairs: Vec<String> = pairs
@@ -82,7 +81,7 @@ impl Group {
     /// # Errors
     /// When there are no free ports.
     pub fn invite(&mut self, name: &str) -> Result<(), String> {
-        let mut seat = Seat::free(name)?;
+        let mut seat = Seat::free(name);
         let known = &self.servers[0].seat().initial_cluster;
         seat.initial_cluster = format!("{known},{name}={}", seat.peer_url);
         seat.state = "existing";
@@ -319,4 +318,17 @@ pub async fn wait_ready(schema: &Schema, server: &mut Server) -> Result<Channel,
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
+}
+
+/// As [`wait_ready`], for tests that are not asynchronous themselves.
+///
+/// # Panics
+/// When it does not answer in time.
+pub fn until_ready(server: &mut Server) {
+    let schema = Schema::load().expect("schemas");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let ready = async { wait_ready(&schema, server).await.map(|_| ()) };
+    runtime.expect("runtime").block_on(ready).expect("answers");
 }

@@ -17,6 +17,7 @@ pub mod expand;
 pub mod group;
 pub mod manner;
 pub mod parallel;
+pub mod ports;
 pub mod print;
 pub mod random;
 pub mod receive;

@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tonic::transport::Channel;
 
-pub use crate::group::wait_ready;
+pub use crate::group::{until_ready, wait_ready};
 
 /// How long a call may take.
 const CALL_MAX: Duration = Duration::from_secs(20);

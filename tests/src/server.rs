@@ -1,7 +1,7 @@
 //! Room `tests`: one server process on free ports of 127.0.0.1 and a temporary directory: Tenon or real etcd.
 //! May touch processes and the file system; must not speak gRPC (see `call`).
 
-use std::net::TcpListener;
+use crate::ports;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -47,18 +47,16 @@ pub struct Seat {
 
 impl Seat {
     /// A member called `name` on ports that were free a moment ago; it founds a cluster of its own.
-    ///
-    /// # Errors
-    /// The operating system's text.
-    pub fn free(name: &str) -> Result<Self, String> {
-        let [url, peer_url] = free_urls().map_err(|e| format!("free ports: {e}"))?;
-        Ok(Self {
+    #[must_use]
+    pub fn free(name: &str) -> Self {
+        let peer_url = ports::url();
+        Self {
             name: name.to_owned(),
             initial_cluster: format!("{name}={peer_url}"),
-            url,
+            url: ports::url(),
             peer_url,
             state: "new",
-        })
+        }
     }
 }
 
@@ -142,7 +140,7 @@ impl Server {
             flags: flags.to_vec(),
             env: env.collect(),
             dir,
-            seat: Seat::free("default")?,
+            seat: Seat::free("default"),
             child: None,
         };
         server.spawn()?;
@@ -302,15 +300,4 @@ fn program(kind: Kind) -> Result<PathBuf, String> {
         Kind::Tenon => tenon(),
         Kind::Etcd => oracle("etcd").ok_or_else(|| "no etcd: run .ci/oracle-setup".to_owned()),
     }
-}
-
-/// Two URLs whose ports were free a moment ago.
-fn free_urls() -> std::io::Result<[String; 2]> {
-    let (a, b) = (
-        TcpListener::bind("127.0.0.1:0")?,
-        TcpListener::bind("127.0.0.1:0")?,
-    );
-    let url = |listener: &TcpListener| Ok(format!("http://{}", listener.local_addr()?));
-    let urls: std::io::Result<Vec<String>> = [&a, &b].into_iter().map(url).collect();
-    Ok(urls?.try_into().expect("two of two"))
 }

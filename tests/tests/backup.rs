@@ -5,18 +5,8 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
-use tenon_tests::run::wait_ready;
-use tenon_tests::schema::Schema;
+use tenon_tests::run::until_ready;
 use tenon_tests::server::{Kind, Server, oracle, tenon};
-
-fn answer(server: &mut Server) {
-    let schema = Schema::load().expect("schemas");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let ready = async { wait_ready(&schema, server).await.map(|_| ()) };
-    runtime.expect("runtime").block_on(ready).expect("answers");
-}
 
 fn run(program: &Path, args: &[&str]) -> Output {
     Command::new(program).args(args).output().expect("runs")
@@ -33,7 +23,7 @@ fn said(program: &Path, args: &[&str]) -> String {
 /// Fills a server and has etcd's tool save it; the lease it granted and the hash of its keys.
 fn fill_and_save(etcdctl: &Path, file: &str) -> (String, String) {
     let mut first = Server::start(Kind::Tenon, &[]).expect("starts");
-    answer(&mut first);
+    until_ready(&mut first);
     let endpoints = format!("--endpoints={}", first.url());
     for (key, value) in [("a", "1"), ("a", "2"), ("b", "3")] {
         said(etcdctl, &[&endpoints, "put", key, value]);
@@ -94,7 +84,7 @@ fn etcdctls_snapshot_becomes_a_new_cluster() {
     assert_eq!(run(&tenon, &bumped).status.code(), Some(128));
 
     let mut second = Server::start(Kind::Tenon, &[data_dir]).expect("starts");
-    answer(&mut second);
+    until_ready(&mut second);
     holds_everything(&etcdctl, &second, &lease, &hash);
 }
 

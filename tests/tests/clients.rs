@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tenon_tests::cluster::Cluster;
-use tenon_tests::run::wait_ready;
-use tenon_tests::schema::Schema;
+use tenon_tests::run::until_ready;
 use tenon_tests::server::{Kind, Server};
 
 /// How long the chaos program may take after its time: its checks have bounds of their own.
@@ -55,16 +54,7 @@ fn go_client_packages() {
     let etcd = std::env::var_os("TENON_GO_ETCD").is_some();
     let kind = if etcd { Kind::Etcd } else { Kind::Tenon };
     let mut server = Server::start(kind, &[]).expect("server starts");
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build();
-    let schema = Schema::load().expect("schemas");
-    runtime.expect("runtime").block_on(async {
-        wait_ready(&schema, &mut server)
-            .await
-            .expect("server answers");
-    });
+    until_ready(&mut server);
     let endpoint = server.url();
     let output = Command::new(&program)
         .arg(endpoint)

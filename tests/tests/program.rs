@@ -8,8 +8,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use tenon_tests::run::wait_ready;
-use tenon_tests::schema::Schema;
+use tenon_tests::run::until_ready;
 use tenon_tests::server::{Kind, Server, tenon};
 
 /// How long the server may take until it says READY=1.
@@ -20,15 +19,6 @@ fn link_in(dir: &Path) -> PathBuf {
     let link = dir.join("etcd");
     std::os::unix::fs::symlink(tenon().expect("a tenon binary"), &link).expect("a link");
     link
-}
-
-fn answer(server: &mut Server) {
-    let schema = Schema::load().expect("schemas");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let ready = async { wait_ready(&schema, server).await.map(|_| ()) };
-    runtime.expect("runtime").block_on(ready).expect("answers");
 }
 
 #[test]
@@ -48,7 +38,7 @@ fn a_link_named_etcd_serves_says_ready_and_ends_in_order() {
         .expect("a message to the init system");
     let message = String::from_utf8_lossy(&bytes[..length]).into_owned();
     assert!(message.lines().any(|line| line == "READY=1"), "{message:?}");
-    answer(&mut server);
+    until_ready(&mut server);
     assert!(
         server.data_dir().join("member/wal").is_dir(),
         "programs look for etcd's folder"
@@ -59,7 +49,7 @@ fn a_link_named_etcd_serves_says_ready_and_ends_in_order() {
 #[test]
 fn a_second_process_on_the_same_directory_is_refused() {
     let mut first = Server::start(Kind::Tenon, &[]).expect("starts");
-    answer(&mut first);
+    until_ready(&mut first);
     let data = format!("--data-dir={}", first.data_dir().display());
     let mut second = Server::start(Kind::Tenon, &[data]).expect("starts");
     let end = (0..400).find_map(|_| {

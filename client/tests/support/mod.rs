@@ -9,9 +9,10 @@
 )]
 
 pub mod fake;
+#[path = "../../../tests/src/ports.rs"]
+pub mod ports;
 
 use std::future::Future;
-use std::net::TcpListener as StdListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -70,11 +71,6 @@ pub fn programs() -> Vec<Program> {
     found
 }
 
-pub fn free_port() -> u16 {
-    let socket = StdListener::bind("127.0.0.1:0").expect("loopback binds");
-    socket.local_addr().expect("bound").port()
-}
-
 /// A running member. Killed when dropped.
 pub struct Server {
     program: Program,
@@ -94,7 +90,7 @@ impl Server {
 
     /// The members of one cluster, all serving.
     pub async fn start_cluster(program: &Program, size: usize) -> Vec<Server> {
-        let ports: Vec<(u16, u16)> = (0..size).map(|_| (free_port(), free_port())).collect();
+        let ports: Vec<(u16, u16)> = (0..size).map(|_| (ports::take(), ports::take())).collect();
         let peers: Vec<String> = (1..)
             .zip(&ports)
             .map(|(n, (_, peer))| format!("m{n}=http://127.0.0.1:{peer}"))

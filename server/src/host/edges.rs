@@ -121,7 +121,7 @@ pub struct Edge {
 pub enum Cleaning {
     /// Time of its own.
     OwnDeadline,
-    /// What the switch left of its time, which may be nothing.
+    /// None: what fails for want of time has used it up.
     SharedDeadline,
 }
 

@@ -4,7 +4,7 @@
 //! the folder is synced: whatever happens, either the old or the new journal stands there. Disk by `Env` only.
 
 use super::edges::{Mode, Step};
-use bytes::Buf;
+use crate::member::sealed;
 use prost::Message;
 use std::path::{Path, PathBuf};
 use tenon_env::{Env, Lane};
@@ -79,11 +79,7 @@ impl Journal {
             leftover_member: self.leftover.map_or(0, MemberId::get),
             removal_asked: self.removal == Removal::Asked,
         };
-        let body = body.encode_to_vec();
-        let mut file = MAGIC.to_vec();
-        file.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
-        file.extend_from_slice(&body);
-        file
+        sealed::seal(MAGIC, &body.encode_to_vec())
     }
 
     /// Reads the file's bytes.
@@ -91,13 +87,7 @@ impl Journal {
     /// # Errors
     /// A text that says what is wrong with them.
     pub fn decode(file: &[u8]) -> Result<Journal, String> {
-        let Some(mut rest) = file.strip_prefix(MAGIC) else {
-            return Err("it is of another format version; start the version that wrote it".into());
-        };
-        if rest.len() < 4 || rest.get_u32_le() != crc32c::crc32c(rest) {
-            return Err("its checksum does not match: the file is damaged".into());
-        }
-        let body = pb::Journal::decode(rest).map_err(|e| e.to_string())?;
+        let body = pb::Journal::decode(sealed::open(MAGIC, file)?).map_err(|e| e.to_string())?;
         let id = |id: u64| (id != 0).then_some(MemberId(id));
         let step = Step::read(&body.step);
         let to = read_mode(body.switching_to());

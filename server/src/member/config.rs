@@ -178,6 +178,35 @@ pub struct MemberConfig {
 }
 
 impl MemberConfig {
+    /// A sole founder of a cluster of its own, with etcd's defaults for everything not named here.
+    pub fn sole(name: &str, data_dir: impl Into<PathBuf>, peer_urls: Vec<String>) -> MemberConfig {
+        MemberConfig {
+            name: name.to_owned(),
+            data_dir: data_dir.into(),
+            wal_dir: None,
+            advertise_client_urls: vec!["http://localhost:2379".to_owned()],
+            advertise_peer_urls: peer_urls.clone(),
+            initial_cluster: BTreeMap::from([(name.to_owned(), peer_urls)]),
+            initial_state: BootstrapState::New,
+            cluster_token: "etcd-cluster".to_owned(),
+            heartbeat: Duration::from_millis(100),
+            election: Duration::from_millis(1000),
+            snapshot_catchup_entries: 5000,
+            quota: Quota::DEFAULT,
+            max_txn_ops: 128,
+            max_request_bytes: 1_572_864,
+            compaction: Compaction::Off,
+            compaction_batch: 1000,
+            compaction_pause: Duration::from_millis(10),
+            progress_interval: Duration::from_secs(600),
+            warn_apply: Duration::from_millis(100),
+            max_learners: 1,
+            strict_reconfig: true,
+            cluster: ClusterOptions::default(),
+            tuning: Tuning::default(),
+        }
+    }
+
     /// How long a proposal or a linearizable read may take: etcd's 5 s plus two election timeouts.
     pub fn request_timeout(&self) -> Duration {
         Duration::from_secs(5) + 2 * self.election
@@ -255,32 +284,8 @@ pub(crate) mod tests {
 
     /// A configuration for tests, with etcd's defaults.
     pub(crate) fn config(name: &str, peer_urls: &[&str]) -> MemberConfig {
-        let urls: Vec<String> = peer_urls.iter().map(|u| (*u).to_owned()).collect();
-        MemberConfig {
-            name: name.to_owned(),
-            data_dir: PathBuf::from("d"),
-            wal_dir: None,
-            advertise_client_urls: vec!["http://localhost:2379".to_owned()],
-            advertise_peer_urls: urls.clone(),
-            initial_cluster: BTreeMap::from([(name.to_owned(), urls)]),
-            initial_state: BootstrapState::New,
-            cluster_token: "etcd-cluster".to_owned(),
-            heartbeat: Duration::from_millis(100),
-            election: Duration::from_millis(1000),
-            snapshot_catchup_entries: 5000,
-            quota: Quota::DEFAULT,
-            max_txn_ops: 128,
-            max_request_bytes: 1_572_864,
-            compaction: Compaction::Off,
-            compaction_batch: 1000,
-            compaction_pause: Duration::from_millis(10),
-            progress_interval: Duration::from_secs(600),
-            warn_apply: Duration::from_millis(100),
-            max_learners: 1,
-            strict_reconfig: true,
-            cluster: ClusterOptions::default(),
-            tuning: Tuning::default(),
-        }
+        let urls = peer_urls.iter().map(|u| (*u).to_owned()).collect();
+        MemberConfig::sole(name, "d", urls)
     }
 
     #[test]

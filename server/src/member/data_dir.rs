@@ -7,7 +7,7 @@
 //! was added later, the members it was told of, without any voters.
 
 use super::config::{BootstrapState, MemberConfig};
-use super::join;
+use super::{join, sealed};
 use bytes::Buf;
 use prost::Message;
 use std::collections::BTreeMap;
@@ -109,18 +109,13 @@ impl Identity {
         };
         let members = self.first.as_ref().unwrap_or(&told);
         body.extend_from_slice(&members.encode_to_vec());
-        let mut file = MAGIC.to_vec();
-        file.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
-        file.extend_from_slice(&body);
-        file
+        sealed::seal(MAGIC, &body)
     }
 
     fn decode(file: &[u8]) -> Result<Identity, String> {
-        let Some(mut rest) = file.strip_prefix(MAGIC) else {
-            return Err("it is of another format version; start the version that wrote it".into());
-        };
-        if rest.len() < 20 || rest.get_u32_le() != crc32c::crc32c(rest) {
-            return Err("its checksum does not match: the file is damaged".into());
+        let mut rest = sealed::open(MAGIC, file)?;
+        if rest.len() < 16 {
+            return Err(sealed::damaged());
         }
         let (member, cluster) = (MemberId(rest.get_u64_le()), ClusterId(rest.get_u64_le()));
         let members = Membership::decode(rest).map_err(|e| e.to_string())?;

@@ -7,7 +7,7 @@
 //! has existed.
 
 use super::data_dir::StartError;
-use bytes::Buf;
+use super::sealed;
 use std::path::Path;
 use tenon_env::{Env, sync::oneshot};
 use tenon_storage::Store;
@@ -84,20 +84,12 @@ async fn begin(wal: &Wal) -> Result<(), StartError> {
 }
 
 fn encode(place: &str) -> Vec<u8> {
-    let mut file = MAGIC.to_vec();
-    file.extend_from_slice(&crc32c::crc32c(place.as_bytes()).to_le_bytes());
-    file.extend_from_slice(place.as_bytes());
-    file
+    sealed::seal(MAGIC, place.as_bytes())
 }
 
 fn decode(file: &[u8]) -> Result<String, String> {
-    let Some(mut rest) = file.strip_prefix(MAGIC) else {
-        return Err("it is of another format version; start the version that wrote it".into());
-    };
-    if rest.len() < 4 || rest.get_u32_le() != crc32c::crc32c(rest) {
-        return Err("its checksum does not match: the file is damaged".into());
-    }
-    String::from_utf8(rest.to_vec()).map_err(|e| e.to_string())
+    let place = sealed::open(MAGIC, file)?;
+    String::from_utf8(place.to_vec()).map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

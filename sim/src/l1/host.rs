@@ -2,14 +2,12 @@
 
 use crate::NodeId;
 use crate::sim::Control;
-use std::collections::BTreeMap;
 use std::future::Future;
-use std::path::PathBuf;
 use std::time::Duration;
 use tenon_env::Env;
 use tenon_env::sync::{oneshot, watch};
 use tenon_server::member::Member;
-use tenon_server::member::config::{BootstrapState, Compaction, MemberConfig, Quota, Tuning};
+use tenon_server::member::config::{MemberConfig, Tuning};
 use tenon_server::service::Services;
 
 /// The node of the member.
@@ -34,29 +32,14 @@ pub(super) struct Host {
 fn config(tuning: Tuning) -> MemberConfig {
     let urls = vec![crate::default_url(MEMBER)];
     MemberConfig {
-        name: "m1".to_owned(),
-        data_dir: PathBuf::from("/data/m1.tenon"),
-        wal_dir: None,
         advertise_client_urls: vec!["http://n1:2379".to_owned()],
-        advertise_peer_urls: urls.clone(),
-        initial_cluster: BTreeMap::from([("m1".to_owned(), urls)]),
-        initial_state: BootstrapState::New,
         cluster_token: "sim".to_owned(),
-        heartbeat: Duration::from_millis(100),
-        election: Duration::from_millis(1_000),
         snapshot_catchup_entries: 50,
-        quota: Quota::DEFAULT,
-        max_txn_ops: 128,
-        max_request_bytes: 1_572_864,
-        compaction: Compaction::Off,
         compaction_batch: 10,
         compaction_pause: Duration::from_millis(5),
-        progress_interval: Duration::from_secs(600),
         warn_apply: Duration::ZERO,
-        max_learners: 1,
-        strict_reconfig: true,
-        cluster: tenon_server::member::config::ClusterOptions::default(),
         tuning,
+        ..MemberConfig::sole("m1", "/data/m1.tenon", urls)
     }
 }
 

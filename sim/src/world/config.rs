@@ -90,11 +90,7 @@ impl World {
             )
         };
         MemberConfig {
-            name: name(node),
-            data_dir: PathBuf::from(DATA).join("m.tenon"),
-            wal_dir: None,
             advertise_client_urls: vec![format!("http://n{}:2379", node.0)],
-            advertise_peer_urls: urls,
             initial_cluster,
             initial_state,
             cluster_token: "sim".to_owned(),
@@ -102,8 +98,6 @@ impl World {
             election: options.election,
             snapshot_catchup_entries: options.snapshot_catchup_entries,
             quota: options.quota,
-            max_txn_ops: 128,
-            max_request_bytes: 1_572_864,
             compaction: options.compaction,
             compaction_batch: options.compaction_batch,
             compaction_pause: Duration::from_millis(5),
@@ -118,6 +112,7 @@ impl World {
                 ..ClusterOptions::default()
             },
             tuning: options.tuning,
+            ..MemberConfig::sole(&name(node), PathBuf::from(DATA).join("m.tenon"), urls)
         }
     }
 }
