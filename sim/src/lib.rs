@@ -27,11 +27,14 @@ pub mod hosts;
 pub mod html;
 pub mod l1;
 pub mod nemesis;
+mod mask;
 mod net;
 mod observe;
 mod rng;
+mod shrink;
 mod sim;
 pub mod swarm;
+mod story;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -43,10 +46,12 @@ pub use cli::cli;
 pub use cluster::{Client, Cluster, Storm, Violation};
 pub use disk::{Atlas, CrashMode, DiskControl, DiskError, Op};
 pub use executor::run::{OnPanic, Stuck, panic_text};
+pub use mask::Mask;
 pub use net::{Delay, LinkConfig, NetCounts};
 pub use observe::Sights;
 pub use rng::SimRng;
 pub use sim::{Control, Sim, default_url};
+pub use story::Story;
 pub use tenon_proto::etcdserverpb as pb;
 pub use trace::Trace;
 
