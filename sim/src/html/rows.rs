@@ -89,9 +89,9 @@ impl Page {
         let rows = self.all_rows();
         if self.violation.is_some() {
             out.push_str("<h2>Before it broke</h2>\n<table>\n");
-            let named = rows.iter().filter(|r| r.class == "named");
+            // Of what lies further back: the faults, and the calls that the sentence speaks of.
             let last = rows.len().saturating_sub(BEFORE_MAX);
-            let early = named.filter(|r| rows.get(last).is_some_and(|first| r.at < first.at));
+            let early = rows[..last].iter().filter(|row| !row.class.is_empty());
             early.for_each(|row| line(out, row));
             rows[last..].iter().for_each(|row| line(out, row));
             out.push_str("</table>\n");
