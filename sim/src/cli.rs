@@ -1,38 +1,40 @@
-//! Room `sim`: `tenon sim`: runs seeds and says which failed. The only file of this room that knows real time,
-//! threads and the terminal; what runs inside a seed knows none of them.
+//! Room `sim`: `tenon sim`: runs seeds and says which failed. This file and its folder are the only ones of this
+//! room that know real time, threads, files and the terminal; what runs inside a seed knows none of them.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "outside every simulated world: limits and progress"
-)]
+mod many;
+mod single;
+mod sums;
 
-use crate::executor::run::panic_text;
-use crate::l1::{Plan, Report, run};
-use crate::swarm;
-use parking_lot::Mutex;
-use std::io::Write;
-use std::ops::AddAssign;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use crate::mask::Mask;
+use crate::swarm::Plan;
+use std::path::PathBuf;
+use std::time::Duration;
+use tenon_env::Plant;
 
 const USAGE: &str = "\
 tenon sim: runs whole members in a simulated world, each run from one seed
 
 Each seed runs twice over: one member under lives that end badly, and a cluster under everything at once.
 
-  tenon sim [--seeds A..B] [--minutes M] [--jobs N]
-  tenon sim --seed N
+  tenon sim [--seeds A..B] [--minutes M] [--jobs N] [--seconds S]
+  tenon sim --seed N [--html FILE] [--shrink] [--mask MASK] [--seconds S]
 
-  --seeds A..B   seeds from A to B, both included (1..200)
+  --seeds A..B   seeds from A to B, both included (1..200); one of a hundred runs twice, to compare traces
   --seed N       one seed; its last line is `trace` and 16 hex digits, the same at every run
-  --minutes M    begin no new seed after so many minutes
+  --minutes M    begin no new run after so many minutes
   --jobs N       runs at the same time (the number of cores)
+  --seconds S    simulated seconds of trouble in a cluster (8)
+  --html FILE    draw the run of --seed as a page: members, roles, faults, calls, and what broke
+  --shrink       when the cluster of --seed fails, leave out faults and calls for as long as it still fails the
+                 same way, at most 10 minutes; prints the MASK of what is left out
+  --mask MASK    leave these faults and calls out; runs the cluster only
+  --plant NAME   plant a mistake in every member, to see it found; runs the cluster only. One of:
+                 PLANTS
 
 Exit status: 0 when every seed held, 1 when one failed, 2 for a mistake in the arguments.
 ";
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct Options {
     first: u64,
     last: u64,
@@ -40,6 +42,65 @@ struct Options {
     single: bool,
     limit: Option<Duration>,
     jobs: usize,
+    seconds: Option<u64>,
+    html: Option<PathBuf>,
+    shrink: bool,
+    mask: Mask,
+    plant: Plant,
+}
+
+impl Options {
+    /// The plan of a seed's cluster.
+    fn plan(&self, seed: u64) -> Plan {
+        let mut plan = match (self.plant, self.seconds) {
+            (Plant::None, None) => Plan::of(seed),
+            (Plant::None, Some(seconds)) => Plan::lasting(seed, Duration::from_secs(seconds)),
+            (plant, _) => Plan::proving(plant, seed),
+        };
+        if let Some(seconds) = self.seconds {
+            plan.chaos = Duration::from_secs(seconds);
+        }
+        plan.mask = self.mask.clone();
+        plan
+    }
+
+    /// Whether the runs of one member belong to it.
+    fn runs_member(&self) -> bool {
+        self.plant == Plant::None && self.mask.is_empty()
+    }
+
+    /// The command that shows the run of one seed again.
+    fn replay(&self) -> String {
+        let mut text = format!("tenon sim --seed {}", self.first);
+        if let Some(seconds) = self.seconds {
+            text.push_str(&format!(" --seconds {seconds}"));
+        }
+        if self.plant != Plant::None {
+            text.push_str(&format!(" --plant {}", name(self.plant)));
+        }
+        if !self.mask.is_empty() {
+            text.push_str(&format!(" --mask '{}'", self.mask));
+        }
+        text
+    }
+}
+
+/// The name of a planted mistake: its words with dashes.
+fn name(plant: Plant) -> String {
+    let mut name = String::new();
+    for c in format!("{plant:?}").chars() {
+        if c.is_uppercase() && !name.is_empty() {
+            name.push('-');
+        }
+        name.extend(c.to_lowercase());
+    }
+    name
+}
+
+fn usage() -> String {
+    let names: Vec<String> = Plant::ALL.into_iter().map(name).collect();
+    let lines: Vec<String> = names.chunks(3).map(|three| three.join(", ")).collect();
+    USAGE.replace("PLANTS", &lines.join(",\n                 "))
 }
 
 fn number(name: &str, value: Option<&String>) -> Result<u64, String> {
@@ -47,6 +108,12 @@ fn number(name: &str, value: Option<&String>) -> Result<u64, String> {
     value
         .parse()
         .map_err(|_| format!("{name} {value:?} is not a number"))
+}
+
+fn planted(value: Option<&String>) -> Result<Plant, String> {
+    let value = value.ok_or("--plant needs a name")?;
+    let found = Plant::ALL.into_iter().find(|plant| name(*plant) == *value);
+    found.ok_or(format!("no mistake has the name {value:?}"))
 }
 
 fn parse(args: &[String]) -> Result<Options, String> {
@@ -57,6 +124,11 @@ fn parse(args: &[String]) -> Result<Options, String> {
         single: false,
         limit: None,
         jobs: cores,
+        seconds: None,
+        html: None,
+        shrink: false,
+        mask: Mask::default(),
+        plant: Plant::None,
     };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -75,189 +147,40 @@ fn parse(args: &[String]) -> Result<Options, String> {
                 options.limit = Some(Duration::from_secs(60 * number(arg, args.next())?))
             }
             "--jobs" => options.jobs = number(arg, args.next())?.clamp(1, 1024) as usize,
+            "--seconds" => options.seconds = Some(number(arg, args.next())?.clamp(1, 3_600)),
+            "--html" => options.html = Some(args.next().ok_or("--html needs a file")?.into()),
+            "--shrink" => options.shrink = true,
+            "--mask" => options.mask = args.next().ok_or("--mask needs a value")?.parse()?,
+            "--plant" => options.plant = planted(args.next())?,
             other => return Err(format!("unknown argument {other:?}")),
         }
     }
     if options.first > options.last {
-        return Err(format!(
-            "no seeds from {} to {}",
-            options.first, options.last
-        ));
+        let (first, last) = (options.first, options.last);
+        return Err(format!("no seeds from {first} to {last}"));
+    }
+    let of_one = options.html.is_some() || options.shrink || !options.mask.is_empty();
+    if of_one && !options.single {
+        return Err("--html, --shrink and --mask are for one --seed".to_owned());
     }
     Ok(options)
-}
-
-/// Sums over runs.
-#[derive(Debug, Default)]
-struct Total {
-    seeds: u64,
-    report: Report,
-    clusters: swarm::Report,
-    failed: Vec<u64>,
-}
-
-impl AddAssign<&Report> for Total {
-    fn add_assign(&mut self, r: &Report) {
-        let sum = &mut self.report;
-        sum.answered += r.answered;
-        sum.refused += r.refused;
-        sum.unknown += r.unknown;
-        sum.crashes += r.crashes;
-        sum.orderly += r.orderly;
-        sum.fatal += r.fatal;
-        sum.cut_starts += r.cut_starts;
-        sum.revisions += r.revisions;
-        sum.pauses += r.pauses;
-        sum.jumps += r.jumps;
-        sum.full += r.full;
-        sum.expired += r.expired;
-        sum.hashes += r.hashes;
-        sum.watches += r.watches;
-        sum.disk_operations += r.disk_operations;
-        sum.simulated += r.simulated;
-    }
-}
-
-/// What a seed's two runs did.
-struct Both {
-    member: Report,
-    cluster: swarm::Report,
-}
-
-/// Runs one seed; the failure as text.
-fn one(seed: u64) -> Result<Both, String> {
-    let both = || {
-        let member = run(seed, &Plan::of(seed)).map_err(|f| format!("one member: {f}"))?;
-        let cluster = swarm::run(seed, &swarm::Plan::of(seed));
-        let cluster = cluster.map_err(|f| format!("cluster: {f}"))?;
-        Ok(Both { member, cluster })
-    };
-    let ran = catch_unwind(AssertUnwindSafe(both));
-    ran.unwrap_or_else(|panic| Err(format!("panicked: {}", panic_text(&*panic))))
 }
 
 /// Runs `tenon sim` with the arguments after the verb; the process's exit status.
 pub fn cli(args: &[String]) -> u8 {
     if args.iter().any(|a| a == "--help" || a == "-h") {
-        print!("{USAGE}");
+        print!("{}", usage());
         return 0;
     }
-    match parse(args) {
-        Ok(options) if options.single => single(options.first),
-        Ok(options) => many(&options),
+    let held = match parse(args) {
+        Ok(options) if options.single => single::single(&options),
+        Ok(options) => many::many(&options),
         Err(mistake) => {
-            eprintln!("tenon sim: {mistake}\n\n{USAGE}");
-            2
-        }
-    }
-}
-
-fn single(seed: u64) -> u8 {
-    println!("seed {seed}, one member: {:#?}", Plan::of(seed));
-    println!("seed {seed}, cluster: {:#?}", swarm::Plan::of(seed));
-    match one(seed) {
-        Ok(Both { member, cluster }) => {
-            let trace = member.trace.hash().rotate_left(1) ^ cluster.trace.hash();
-            println!("{member:#?}\n{cluster:#?}\ntrace {trace:016x}");
-            0
-        }
-        Err(why) => {
-            println!("seed {seed} failed: {why}");
-            1
-        }
-    }
-}
-
-fn many(options: &Options) -> u8 {
-    let begun = Instant::now();
-    let next = AtomicU64::new(options.first);
-    let total = Mutex::new(Total::default());
-    let work = || {
-        while options.limit.is_none_or(|limit| begun.elapsed() < limit) {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed > options.last {
-                return;
-            }
-            let outcome = one(seed);
-            let mut total = total.lock();
-            total.seeds += 1;
-            match outcome {
-                Ok(both) => {
-                    *total += &both.member;
-                    total.clusters += &both.cluster;
-                }
-                Err(why) => {
-                    println!("seed {seed} failed: {why}");
-                    total.failed.push(seed);
-                }
-            }
-            if total.seeds % 100 == 0 {
-                println!("{} seeds, {} failed", total.seeds, total.failed.len());
-                let _ = std::io::stdout().flush();
-            }
+            eprintln!("tenon sim: {mistake}\n\n{}", usage());
+            return 2;
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 0..options.jobs {
-            scope.spawn(work);
-        }
-    });
-    let mut total = total.into_inner();
-    total.failed.sort_unstable();
-    summary(&total, begun.elapsed());
-    u8::from(!total.failed.is_empty())
-}
-
-fn summary(total: &Total, took: Duration) {
-    let r = &total.report;
-    let simulated = (r.simulated + total.clusters.simulated).as_secs_f64();
-    let speed = simulated / took.as_secs_f64().max(0.001);
-    println!(
-        "{} seeds in {:.1} s: {simulated:.0} simulated seconds ({speed:.0} per second)",
-        total.seeds,
-        took.as_secs_f64()
-    );
-    println!(
-        "calls: {} answered, {} refused, {} of unknown outcome; {} revisions",
-        r.answered, r.refused, r.unknown, r.revisions
-    );
-    println!(
-        "lives: {} crashed, {} ended in order, {} stopped by a disk error, {} starts cut short; \
-         {} disk operations",
-        r.crashes, r.orderly, r.fatal, r.cut_starts, r.disk_operations
-    );
-    println!(
-        "troubles: {} pauses, {} jumps of clocks, {} full disks",
-        r.pauses, r.jumps, r.full
-    );
-    println!(
-        "compared: {} hashes, {} stretches of watches; {} leases ended by themselves",
-        r.hashes, r.watches, r.expired
-    );
-    println!("{}", total.clusters.summary());
-    let never: Vec<&str> = [
-        ("crash", r.crashes),
-        ("orderly end", r.orderly),
-        ("disk error", r.fatal),
-        ("cut start", r.cut_starts),
-        ("pause", r.pauses),
-        ("jump of a clock", r.jumps),
-        ("full disk", r.full),
-        ("unknown outcome", r.unknown),
-        ("lease that ends", r.expired),
-        ("hash compared", r.hashes),
-    ]
-    .into_iter()
-    .filter_map(|(what, n)| (n == 0).then_some(what))
-    .collect();
-    let never: Vec<&str> = never.into_iter().chain(total.clusters.never()).collect();
-    if !never.is_empty() {
-        println!("never happened: {}", never.join(", "));
-    }
-    match total.failed.as_slice() {
-        [] => println!("every seed held"),
-        failed => println!("failed: {failed:?}"),
-    }
+    u8::from(!held)
 }
 
 #[cfg(test)]
@@ -271,28 +194,46 @@ mod tests {
     #[test]
     fn arguments() {
         let seeds = parsed(&["--seeds", "3..9", "--minutes", "2", "--jobs", "4"]).unwrap();
-        let limit = Some(Duration::from_secs(120));
+        assert_eq!((seeds.first, seeds.last, seeds.single), (3, 9, false));
         assert_eq!(
-            seeds,
-            Options {
-                first: 3,
-                last: 9,
-                single: false,
-                limit,
-                jobs: 4
-            }
+            (seeds.limit, seeds.jobs),
+            (Some(Duration::from_secs(120)), 4)
         );
-        assert!(parsed(&["--seed", "7"]).unwrap().single);
+        let one = [
+            "--seed",
+            "7",
+            "--seconds",
+            "3",
+            "--html",
+            "f",
+            "--shrink",
+            "--mask",
+            "0:1",
+        ];
+        let one = parsed(&one).unwrap();
+        assert!(one.single && one.shrink && !one.runs_member());
+        assert_eq!(one.replay(), "tenon sim --seed 7 --seconds 3 --mask '0:1'");
+        let plan = one.plan(7);
+        assert_eq!(plan.chaos, Duration::from_secs(3));
+        assert_eq!(plan.mask.to_string(), "0:1");
+        let planted = parsed(&["--seed", "7", "--plant", "stale-read"]).unwrap();
+        assert_eq!(planted.plan(7).plant, Plant::StaleRead);
+        assert_eq!(planted.replay(), "tenon sim --seed 7 --plant stale-read");
         for wrong in [
             &["--seeds", "9..3"][..],
             &["--seeds", "9"],
             &["--seed"],
             &["--seed", "x"],
+            &["--plant", "nothing"],
+            &["--mask", "0:1"],
+            &["--seed", "1", "--mask", "1"],
+            &["--seeds", "1..2", "--html", "f"],
             &["x"],
         ] {
             assert!(parsed(wrong).is_err(), "{wrong:?}");
         }
         assert_eq!(cli(&["--nonsense".to_owned()]), 2);
         assert_eq!(cli(&["--help".to_owned()]), 0);
+        assert!(usage().contains("stale-read") && !usage().contains("PLANTS"));
     }
 }

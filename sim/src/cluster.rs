@@ -302,7 +302,8 @@ pub fn follow_roles(control: &Control) -> impl Fn(&Running) + Send + Sync + use<
     }
 }
 
-fn role_of(status: &RaftStatus) -> (Role, u64) {
+/// A member's role and term, as it sees itself.
+pub(crate) fn role_of(status: &RaftStatus) -> (Role, u64) {
     let role = match status.leader {
         _ if status.is_leader => Role::Leader,
         _ if !status.is_member => Role::Outside,

@@ -23,4 +23,4 @@ mod watchers;
 
 pub(crate) use plan::small;
 pub use plan::{End, LifePlan, Plan};
-pub use run::{Report, run};
+pub use run::{Report, run, run_told};

@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// The lane of the nemesis' faults.
 pub(crate) const FAULTS: u64 = 0;
 
+/// Lanes of workers: the numbers of their clients.
+const WORKERS: std::ops::Range<u64> = 1..300;
+
 /// An item: its lane, and its number in it from 0.
 pub(crate) type Item = (u64, u64);
 
@@ -20,6 +23,7 @@ pub(crate) type Item = (u64, u64);
 pub struct Mask {
     left_out: Arc<BTreeSet<Item>>,
     asked: Arc<Mutex<BTreeSet<Item>>>,
+    calls: Arc<Mutex<BTreeMap<u64, u64>>>,
 }
 
 impl std::fmt::Debug for Mask {
@@ -32,7 +36,7 @@ impl Mask {
     pub(crate) fn without(left_out: BTreeSet<Item>) -> Mask {
         Mask {
             left_out: Arc::new(left_out),
-            asked: Arc::default(),
+            ..Mask::default()
         }
     }
 
@@ -46,9 +50,25 @@ impl Mask {
         allowed
     }
 
+    /// Whether the next call of a worker is made. Calls of the run itself always are.
+    pub(crate) fn allows_next_call(&self, client: u64) -> bool {
+        if !WORKERS.contains(&client) {
+            return true;
+        }
+        let mut calls = self.calls.lock();
+        let next = calls.entry(client).or_default();
+        *next += 1;
+        self.allows(client, *next - 1)
+    }
+
     /// The items that a run did so far.
     pub(crate) fn done(&self) -> BTreeSet<Item> {
         self.asked.lock().clone()
+    }
+
+    /// The same, for a run anew.
+    pub(crate) fn afresh(&self) -> Mask {
+        Mask::without((*self.left_out).clone())
     }
 
     pub(crate) fn left_out(&self) -> &BTreeSet<Item> {

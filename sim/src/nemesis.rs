@@ -12,6 +12,7 @@ pub use faults::Fault;
 
 use crate::NodeId;
 use crate::check::Docket;
+use crate::mask::{FAULTS, Mask};
 use crate::rng::SimRng;
 use crate::world::{State, Why, World};
 use parking_lot::Mutex;
@@ -92,6 +93,8 @@ pub(crate) struct Nemesis {
     pub(crate) faults: Vec<Fault>,
     /// The one that may be deafened: two at a time would be a lost quorum.
     pub(crate) deaf: Option<NodeId>,
+    /// Which of its faults are left out.
+    pub(crate) mask: Mask,
     /// Longest time between two faults.
     pub(crate) every: Duration,
     /// It does nothing more once this is true.
@@ -104,14 +107,17 @@ impl Nemesis {
         if self.faults.is_empty() {
             return;
         }
-        loop {
+        for number in 0.. {
             let pause = self.rng.below(self.every.as_nanos() as u64 + 1);
             self.world.sim().sleep(Duration::from_nanos(pause)).await;
             if *self.over.borrow() {
                 return;
             }
             let fault = *self.rng.pick(&self.faults);
-            self.inject(fault);
+            match self.mask.allows(FAULTS, number) {
+                true => self.inject(fault),
+                false => self.pass_over(fault),
+            }
         }
     }
 }

@@ -7,13 +7,16 @@ use crate::check::logs::Logs;
 use crate::check::positions::{self, Durable};
 use crate::check::states::{Digest, States};
 use crate::check::{Docket, Verdict};
+use crate::chronicle::{Role, What};
+use crate::cluster::role_of;
+use crate::sim::Control;
 use crate::trace::hash_bytes;
 use crate::world::{Running, World};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tenon_proto::ids::{LogIndex, MemberId};
+use tenon_proto::ids::{LogIndex, MemberId, Term};
 
 /// How often positions and logs are looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -61,16 +64,16 @@ impl Observer {
 
     /// Looks at every member of `world` from its start on.
     pub(crate) fn attend(&self, world: &World) {
-        let me = self.clone();
+        let (me, sim) = (self.clone(), world.sim().clone());
         world.on_start(move |running| {
             let (mine, its) = (me.clone(), running.clone());
             running
                 .env
                 .spawn("observe", async move { mine.look_on(its).await });
-            let (mine, its) = (me.clone(), running.clone());
+            let (mine, its, sim) = (me.clone(), running.clone(), sim.clone());
             running
                 .env
-                .spawn("observe-leader", async move { mine.follow(its).await });
+                .spawn("observe-leader", async move { mine.follow(its, sim).await });
         });
     }
 
@@ -85,14 +88,17 @@ impl Observer {
     }
 
     /// Notes every office of a member.
-    async fn follow(self, running: Running) {
+    async fn follow(self, running: Running, sim: Control) {
         let context = running.member.services().context.clone();
         let mut status = context.watch_status();
+        let mut told = None;
         loop {
-            let (term, leads) = {
-                let now = status.borrow_and_update();
-                (now.term, now.is_leader)
-            };
+            let (role, term) = role_of(&status.borrow_and_update());
+            if told != Some((role, term)) {
+                told = Some((role, term));
+                sim.tell(What::Role(running.node, role, term));
+            }
+            let (term, leads) = (Term(term), role == Role::Leader);
             if leads {
                 let led = self.known.lock().leaders.led(term, context.member());
                 self.docket.note(led);

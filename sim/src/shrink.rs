@@ -61,11 +61,12 @@ impl Search<'_> {
         let mut left_out = self.left_out.clone();
         left_out.extend(more);
         match (self.runs)(&left_out) {
-            Ran::Fails(done) => {
+            // A run without these may live longer and do more; that is no smaller one.
+            Ran::Fails(done) if done.len() < self.done.len() => {
                 (self.left_out, self.done) = (left_out, done);
                 true
             }
-            Ran::Holds => false,
+            Ran::Fails(_) | Ran::Holds => false,
             Ran::Enough => {
                 self.enough = true;
                 false

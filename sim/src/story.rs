@@ -1,10 +1,15 @@
 //! Room `sim`: what a run leaves for people besides its verdict: its chronicle and its history, as a page.
 
 use crate::NodeId;
+use crate::check::Finding;
 use crate::chronicle::Chronicle;
+use crate::executor::run::panic_text;
 use crate::history::{Call, Outcome, Reply, Request};
 use crate::html::{Ended, Page, Shown};
+use crate::mask::Item;
 use bytes::Bytes;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use tenon_proto::etcdserverpb::{self as pb, request_op};
 use tenon_proto::mvccpb::KeyValue;
 
@@ -19,6 +24,14 @@ pub struct Story {
     pub members: Vec<NodeId>,
     /// When it ended, in nanoseconds.
     pub end: u64,
+    /// The items that a mask could have left out.
+    pub(crate) done: BTreeSet<Item>,
+}
+
+/// A run's verdict; a panic is one too.
+pub(crate) fn caught<T>(run: impl FnOnce() -> Result<T, Finding>) -> Result<T, Finding> {
+    let ran = catch_unwind(AssertUnwindSafe(run));
+    ran.unwrap_or_else(|panic| Err(Finding(format!("panicked: {}", panic_text(&*panic)))))
 }
 
 impl Story {

@@ -19,4 +19,4 @@ mod run;
 
 pub use plan::Plan;
 pub use report::Report;
-pub use run::run;
+pub use run::{run, run_told};

@@ -23,6 +23,7 @@ pub(crate) use locks::lock_and_write;
 pub(crate) use watchers::{Manner, watch_all, watch_part};
 
 use crate::history::{CallId, History, Outcome, Reply, Request};
+use crate::mask::Mask;
 use crate::rng::SimRng;
 use crate::world::{CallError, Client, World};
 use requests::carry_out;
@@ -37,6 +38,8 @@ pub(crate) struct Desk {
     pub(crate) world: World,
     pub(crate) history: History,
     pub(crate) seen: Seen,
+    /// Which calls are left out.
+    pub(crate) mask: Mask,
     /// No new work is begun once this is true.
     pub(crate) over: watch::Receiver<bool>,
     /// Watchers end once this is true.
@@ -69,6 +72,10 @@ impl Desk {
             client.env().sleep(Duration::from_millis(20)).await;
             return Outcome::Refused(Error::Stopped);
         };
+        if !self.mask.allows_next_call(number) {
+            drop(request(CallId(0)));
+            return Outcome::Refused(Error::Stopped);
+        }
         let (id, request) = self.history.begin(number, self.now(), request);
         let call = client.call_at(target, |services| carry_out(services, request));
         let outcome = match call.await {

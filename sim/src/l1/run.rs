@@ -11,6 +11,7 @@ use crate::disk::CrashMode;
 use crate::history::{History, Outcome, Reply};
 use crate::rng::SimRng;
 use crate::sim::{Control, Sim};
+use crate::story::{Story, caught};
 use crate::trace::Trace;
 use crate::workload::Mix;
 use crate::workload::requests::Draw;
@@ -73,13 +74,29 @@ pub struct Report {
 /// Runs one plan.
 ///
 /// # Errors
-/// What a checker found, or why the world could not go on.
+/// What a checker found, or why the world could not go on; a panic too.
 pub fn run(seed: u64, plan: &Plan) -> Result<Report, Finding> {
+    run_told(seed, plan).0
+}
+
+/// As [`run`], with the story of the run.
+pub fn run_told(seed: u64, plan: &Plan) -> (Result<Report, Finding>, Story) {
     let sim = Sim::new(seed);
     let mut scene = Scene::new(&sim);
-    let lived = sim.run_until(scene.play(plan));
-    lived.map_err(|stuck| Finding(stuck.to_string()))??;
-    scene.judge(plan)
+    let history = scene.history.clone();
+    let verdict = caught(|| {
+        let lived = sim.run_until(scene.play(plan));
+        lived.map_err(|stuck| Finding(stuck.to_string()))??;
+        scene.judge(plan)
+    });
+    let story = Story {
+        chronicle: sim.chronicle(),
+        calls: history.calls(),
+        members: vec![MEMBER],
+        end: sim.now().as_nanos() as u64,
+        ..Story::default()
+    };
+    (verdict, story)
 }
 
 struct Scene {

@@ -109,6 +109,9 @@ impl Fault {
     }
 }
 
+/// Draws of [`Nemesis::lasts`].
+const LASTS: usize = 2;
+
 impl Nemesis {
     fn crash_mode(&mut self) -> CrashMode {
         let modes = [
@@ -200,6 +203,28 @@ impl Nemesis {
             Fault::Split => self.split(),
             _ => self.wear(fault, (node, other, leader)),
         }
+    }
+
+    /// Draws what [`Nemesis::inject`] would draw and does nothing, so that what is drawn later stays the same.
+    pub(super) fn pass_over(&mut self, fault: Fault) {
+        let (node, leader, _) = (self.node(), self.leader(), self.node());
+        self.crash_mode();
+        let nodes = self.world.nodes().len();
+        let draws = match fault {
+            Fault::Kill | Fault::KillLeader | Fault::Stop | Fault::Reset | Fault::MoveLeader => 0,
+            Fault::KillAtOperation | Fault::ElectionCut => 1,
+            Fault::PowerCut => nodes,
+            Fault::Pause | Fault::PauseLeader | Fault::Isolate | Fault::IsolateLeader => LASTS,
+            Fault::Split => nodes + LASTS,
+            Fault::Deafen if node == leader => 0,
+            Fault::Deafen | Fault::OneWay => LASTS,
+            Fault::Loss | Fault::SlowLinks | Fault::SlowDisk => 1 + LASTS,
+            Fault::Jump => 3,
+            Fault::FailSync => usize::from(self.world.running(node).is_some()),
+        };
+        (0..draws).for_each(|_| {
+            self.rng.next_u64();
+        });
     }
 
     /// Cuts one direction of a link until the fault is over.

@@ -1,6 +1,7 @@
 //! Room `sim`, swarm: what a run does, drawn from a seed or given.
 
 use crate::l1::small;
+use crate::mask::Mask;
 use crate::nemesis::Fault;
 use crate::net::Delay;
 use crate::rng::SimRng;
@@ -45,6 +46,8 @@ pub struct Plan {
     pub watchers: u64,
     /// The mistake planted in every member; none but where the checkers are put to the proof.
     pub plant: Plant,
+    /// Faults and calls that are left out of what the seed draws.
+    pub mask: Mask,
 }
 
 fn world(rng: &mut SimRng) -> WorldOptions {
@@ -125,6 +128,7 @@ impl Plan {
             lockers: *rng.pick(&[0, 0, 2, 3]),
             watchers: rng.between(0, 4),
             plant: Plant::None,
+            mask: Mask::default(),
         }
     }
 

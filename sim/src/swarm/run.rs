@@ -9,6 +9,7 @@ use crate::nemesis::{self, Nemesis, Record};
 use crate::net::LinkConfig;
 use crate::observe::Observer;
 use crate::sim::Sim;
+use crate::story::{Story, caught};
 use crate::workload::requests::{Draw, Reach};
 use crate::workload::seen::{Part, Seen};
 use crate::workload::{self, Desk, Manner};
@@ -25,18 +26,37 @@ const START: Duration = Duration::from_secs(30);
 /// Runs one plan.
 ///
 /// # Errors
-/// What a checker found, or why the world could not go on.
+/// What a checker found, or why the world could not go on; a panic too.
 pub fn run(seed: u64, plan: &Plan) -> Result<Report, Finding> {
+    run_told(seed, plan).0
+}
+
+/// As [`run`], with the story of the run.
+pub fn run_told(seed: u64, plan: &Plan) -> (Result<Report, Finding>, Story) {
     let sim = Sim::new(seed);
     sim.plant(plan.plant);
-    let scene = Scene::new(&sim, plan.clone());
-    let lived = sim.run_until(scene.play());
-    let lived = lived.map_err(|stuck| Finding(stuck.to_string()));
-    lived.and_then(|verdict| verdict).map_err(|found| {
-        let (now, members) = (sim.now(), scene.world.describe());
-        Finding(format!("{found}; at {now:?} {members}"))
-    })?;
-    scene.judge()
+    let mut plan = plan.clone();
+    plan.mask = plan.mask.afresh();
+    let mask = plan.mask.clone();
+    let scene = Scene::new(&sim, plan);
+    let (history, world) = (scene.history.clone(), scene.world.clone());
+    let verdict = caught(|| {
+        let lived = sim.run_until(scene.play());
+        let lived = lived.map_err(|stuck| Finding(stuck.to_string()));
+        lived.and_then(|verdict| verdict).map_err(|found| {
+            let (now, members) = (sim.now(), scene.world.describe());
+            Finding(format!("{found}; at {now:?} {members}"))
+        })?;
+        scene.judge()
+    });
+    let story = Story {
+        chronicle: sim.chronicle(),
+        calls: history.calls(),
+        members: world.nodes(),
+        end: sim.now().as_nanos() as u64,
+        done: mask.done(),
+    };
+    (verdict, story)
 }
 
 /// A run under way.
@@ -77,6 +97,7 @@ impl Scene {
             world: self.world.clone(),
             history: self.history.clone(),
             seen: self.seen.clone(),
+            mask: self.plan.mask.clone(),
             over: self.over.subscribe(),
             rest: self.rest.subscribe(),
         }
@@ -264,6 +285,7 @@ impl Scene {
             record: self.record.clone(),
             faults: self.plan.faults.clone(),
             deaf: None,
+            mask: self.plan.mask.clone(),
             every: self.plan.every,
             over: self.over.subscribe(),
         };
