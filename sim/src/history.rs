@@ -65,6 +65,14 @@ impl Reply {
     /// # Panics
     /// When the header is missing, which no answer may do.
     pub fn revision(&self) -> i64 {
+        self.header().revision
+    }
+
+    /// The answer's header.
+    ///
+    /// # Panics
+    /// When it is missing, which no answer may do.
+    pub fn header(&self) -> &pb::ResponseHeader {
         let header = match self {
             Reply::Put(r) => &r.header,
             Reply::Delete(r) => &r.header,
@@ -76,7 +84,7 @@ impl Reply {
             Reply::KeepAlive(r) => &r.header,
             Reply::HashKv(r) => &r.header,
         };
-        header.as_ref().expect("every answer has a header").revision
+        header.as_ref().expect("every answer has a header")
     }
 }
 

@@ -91,6 +91,9 @@ fn has_word(text: &str, word: &str) -> bool {
         })
 }
 
+/// Calls listed with the violation at most.
+const NAMED_MAX: usize = 12;
+
 impl Page {
     /// Whether the violation speaks of this call: by its name, its beginning, or the revision it was told.
     fn is_named(&self, call: &Shown) -> bool {
@@ -103,9 +106,20 @@ impl Page {
         };
         let digits = revision.split(|c: char| !c.is_ascii_digit()).next();
         let revision = digits.filter(|d| !d.is_empty());
+        let told = |r: &str| {
+            has_word(text, &format!("revision {r}")) || has_word(text, &format!("behind {r}"))
+        };
         has_word(text, &call.name)
             || has_word(text, &format!("invoked: {}", call.begun))
-            || revision.is_some_and(|r| has_word(text, &format!("revision {r}")))
+            || revision.is_some_and(told)
+    }
+
+    /// When it broke: when the last call that the violation speaks of was over, or else the end of the run. Most
+    /// checkers read the history only after the run.
+    fn moment(&self) -> u64 {
+        let named = self.calls.iter().filter(|call| self.is_named(call));
+        let over = named.map(|call| call.ended.unwrap_or(self.end));
+        over.max().unwrap_or(self.end)
     }
 
     /// The page.
@@ -133,20 +147,37 @@ impl Page {
 
     fn verdict(&self, out: &mut String) {
         let end = seconds(self.end);
-        let _ = match &self.violation {
-            Some(text) => write!(
-                out,
-                "<div class=\"broken\"><b>A promise was broken; the run ended at {end} s (red line).</b>\n{}</div>\n\
-                 <p>Calls that the sentence speaks of have a red frame. The table \"Before it broke\" lists the last \
-                 calls and faults; look there for a fault between the moment a promise was given and the moment it \
-                 did not hold.</p>\n",
-                plain(text)
-            ),
-            None => writeln!(
+        let Some(text) = &self.violation else {
+            let _ = writeln!(
                 out,
                 "<div class=\"whole\">Every promise held for {end} simulated seconds.</div>"
-            ),
+            );
+            return;
         };
+        let _ = writeln!(
+            out,
+            "<div class=\"broken\"><b>A promise was broken at {} s (red line); the run ended at {end} s.</b>\n{}</div>\n\
+             <p>The sentence speaks of these calls; they have a red frame below.</p><ul>",
+            seconds(self.moment()),
+            plain(text)
+        );
+        let named = self.calls.iter().filter(|call| self.is_named(call));
+        for call in named.take(NAMED_MAX) {
+            let (Ended::Answered(how) | Ended::Refused(how) | Ended::Unknown(how)) = &call.how;
+            let _ = writeln!(
+                out,
+                "<li>{} s, {}: {} → {}</li>",
+                seconds(call.begun),
+                plain(&call.client),
+                plain(&call.what),
+                plain(how)
+            );
+        }
+        out.push_str(
+            "</ul>\n<p>Look for what stands between the moment a promise was given and the moment it did not hold: \
+             faults in the lanes, and the table \"Before it broke\". A call that shows less than an earlier one was \
+             answered by somebody who should have known better: see by whom, and what it was then.</p>\n",
+        );
     }
 
     fn facts(&self, out: &mut String) {

@@ -8,7 +8,7 @@ use crate::history::{Call, Outcome, Reply, Request};
 use crate::html::{Ended, Page, Shown};
 use crate::mask::Item;
 use bytes::Bytes;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tenon_proto::etcdserverpb::{self as pb, request_op};
 use tenon_proto::mvccpb::KeyValue;
@@ -26,6 +26,8 @@ pub struct Story {
     pub end: u64,
     /// The items that a mask could have left out.
     pub(crate) done: BTreeSet<Item>,
+    /// Which node a member id stands for.
+    pub(crate) names: BTreeMap<u64, NodeId>,
 }
 
 /// A run's verdict; a panic is one too.
@@ -50,16 +52,18 @@ impl Story {
             facts,
             members: self.members,
             chronicle: self.chronicle,
-            calls: calls.map(|(number, call)| shown(number, call)).collect(),
+            calls: calls
+                .map(|(number, call)| shown(number, call, &self.names))
+                .collect(),
             end: self.end,
             violation,
         }
     }
 }
 
-fn shown(number: usize, call: &Call) -> Shown {
+fn shown(number: usize, call: &Call, names: &BTreeMap<u64, NodeId>) -> Shown {
     let how = match &call.outcome {
-        Outcome::Reply(reply) => Ended::Answered(answer(reply)),
+        Outcome::Reply(reply) => Ended::Answered(answer(reply, names)),
         Outcome::Refused(error) => Ended::Refused(error.to_string()),
         Outcome::Unknown if call.returned.is_some() => Ended::Unknown("no answer".to_owned()),
         Outcome::Unknown => Ended::Unknown("under way".to_owned()),
@@ -152,8 +156,10 @@ fn operations(operations: &[pb::RequestOp]) -> String {
 /// Keys of an answer shown at most.
 const KEYS_MAX: usize = 8;
 
-fn answer(reply: &Reply) -> String {
+fn answer(reply: &Reply, names: &BTreeMap<u64, NodeId>) -> String {
     let revision = reply.revision();
+    let member = names.get(&reply.header().member_id);
+    let by = member.map_or(String::new(), |node| format!(" by member {}", node.0));
     let more = match reply {
         Reply::Range(range) => {
             let key = |kv: &KeyValue| {
@@ -175,7 +181,7 @@ fn answer(reply: &Reply) -> String {
         Reply::HashKv(hash) => format!(", hash {:08x}", hash.hash),
         _ => String::new(),
     };
-    format!("revision {revision}{more}")
+    format!("revision {revision}{by}{more}")
 }
 
 #[cfg(test)]

@@ -250,7 +250,7 @@ impl Page {
             let _ = write!(
                 out,
                 "<span class=\"end\" style=\"left:{}\"></span>",
-                self.place(self.end)
+                self.place(self.moment())
             );
         }
         out.push_str("</div></div></div>\n");

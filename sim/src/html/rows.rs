@@ -90,10 +90,12 @@ impl Page {
         if self.violation.is_some() {
             out.push_str("<h2>Before it broke</h2>\n<table>\n");
             // Of what lies further back: the faults, and the calls that the sentence speaks of.
-            let last = rows.len().saturating_sub(BEFORE_MAX);
+            let moment = self.moment();
+            let over = rows.partition_point(|row| row.at <= moment);
+            let last = over.saturating_sub(BEFORE_MAX);
             let early = rows[..last].iter().filter(|row| !row.class.is_empty());
             early.for_each(|row| line(out, row));
-            rows[last..].iter().for_each(|row| line(out, row));
+            rows[last..over].iter().for_each(|row| line(out, row));
             out.push_str("</table>\n");
         }
         out.push_str(

@@ -102,9 +102,10 @@ fn a_page_points_at_what_the_violation_names() {
         named("Call { invoked: 1000000, floor: 3 } went back"),
         (true, false)
     );
+    assert_eq!(named("Call { } went back behind 71"), (false, true));
     assert_eq!(named("a watcher never ends"), (false, false));
     let html = page(Some("CallId(12) took effect twice")).render();
-    assert!(html.contains("A promise was broken; the run ended at 1.500 s"));
+    assert!(html.contains("A promise was broken at 0.007 s (red line); the run ended at 1.500 s."));
     assert!(html.contains("Before it broke") && html.contains("class=\"end\""));
     assert_eq!(html.matches("bar ok named").count(), 1);
 }

@@ -11,6 +11,9 @@ use bytes::Bytes;
 /// How long a lost message stays away before it is sent again, in nanoseconds: shortest and longest.
 const RESEND: (u64, u64) = (200_000_000, 1_200_000_000);
 
+/// Delays up to this are not worth a word, in nanoseconds.
+const USUAL_MOST: u64 = 20_000_000;
+
 /// How long a message takes: evenly between the bounds, and now and then up to `tail`. Nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
@@ -103,10 +106,23 @@ impl LinkConfig {
             ..link.clone()
         };
         let (was, is) = (quality(before), quality(self));
-        if was != is && is != LinkConfig::default() {
+        if was != is && is.is_bad() {
             told.push(What::Link(from, to, self.describe()));
         }
         told
+    }
+
+    /// Whether it is worse than links are now and then.
+    fn is_bad(&self) -> bool {
+        let spoiled = [
+            self.loss_ppm,
+            self.resend_ppm,
+            self.duplicate_ppm,
+            self.reorder_ppm,
+        ];
+        spoiled.iter().any(|ppm| *ppm > 0)
+            || self.bytes_per_second > 0
+            || self.delay.max > USUAL_MOST
     }
 
     fn describe(&self) -> String {

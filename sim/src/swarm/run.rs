@@ -49,12 +49,15 @@ pub fn run_told(seed: u64, plan: &Plan) -> (Result<Report, Finding>, Story) {
         })?;
         scene.judge()
     });
+    let nodes = world.nodes().into_iter();
+    let names = nodes.filter_map(|node| Some((world.member_id(node)?.get(), node)));
     let story = Story {
         chronicle: sim.chronicle(),
         calls: history.calls(),
         members: world.nodes(),
         end: sim.now().as_nanos() as u64,
         done: mask.done(),
+        names: names.collect(),
     };
     (verdict, story)
 }
