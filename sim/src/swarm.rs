@@ -19,4 +19,5 @@ mod run;
 
 pub use plan::Plan;
 pub use report::Report;
+pub(crate) use run::run_within;
 pub use run::{run, run_told};

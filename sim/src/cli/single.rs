@@ -6,10 +6,9 @@
 )]
 
 use super::Options;
-use crate::mask::{FAULTS, Mask};
+use crate::mask::{FAULTS, Item, Mask};
 use crate::shrink::{Ran, shrink};
 use crate::story::Story;
-use crate::swarm::Plan;
 use crate::{l1, swarm};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -53,7 +52,7 @@ pub(super) fn single(options: &Options) -> bool {
         Err(finding) => {
             println!("seed {seed} failed: cluster: {finding}");
             match options.shrink {
-                true => smaller(options, plan, &finding.to_string(), story),
+                true => smaller(options, &finding.to_string(), story),
                 false => page(
                     options,
                     story,
@@ -94,56 +93,105 @@ fn kind(finding: &str) -> String {
     words.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Leaves out of a failing run what it can, and shows the rest.
-fn smaller(options: &Options, plan: Plan, finding: &str, story: Story) {
-    let seed = options.first;
-    let (wanted, begun) = (kind(finding), Instant::now());
-    let most = options.limit.unwrap_or(SHRINK_MOST);
-    let (mut tries, before) = (0_u64, count(&story.done));
-    println!(
-        "shrinking {} faults and {} calls, looking for: {wanted}",
-        before.0, before.1
-    );
-    let mut run = |left_out: &BTreeSet<(u64, u64)>| {
-        if begun.elapsed() > most {
+/// A search for a smaller run that fails the same way.
+struct Smaller {
+    options: Options,
+    /// The kind of finding looked for.
+    wanted: String,
+    begun: Instant,
+    most: Duration,
+    /// Simulated time within which a run must fail: those that fail later are no smaller.
+    within: Duration,
+    tries: u64,
+}
+
+impl Smaller {
+    /// Runs with a mask.
+    fn run(&mut self, left_out: &BTreeSet<Item>) -> Ran {
+        if self.begun.elapsed() > self.most {
             return Ran::Enough;
         }
-        tries += 1;
-        let mut plan = plan.clone();
+        self.tries += 1;
+        let seed = self.options.first;
+        let mut plan = self.options.plan(seed);
         plan.mask = Mask::without(left_out.clone());
-        let (verdict, story) = swarm::run_told(seed, &plan);
+        let (verdict, story) = swarm::run_within(seed, &plan, self.within);
         match verdict {
-            Err(found) if kind(&found.to_string()) == wanted => {
-                let (faults, calls) = count(&story.done);
-                println!("run {tries}: {faults} faults and {calls} calls are left");
+            Err(found) if kind(&found.to_string()) == self.wanted => {
+                self.within = self.within.min(bound(&story));
                 Ran::Fails(story.done)
             }
             _ => Ran::Holds,
         }
+    }
+
+    /// Shortens the time of troubles; what the shortest run that fails did.
+    fn shorten(&mut self, done: BTreeSet<Item>) -> BTreeSet<Item> {
+        let before = self.options.seconds;
+        let left_out = self.options.mask.left_out().clone();
+        let usual = self.options.plan(self.options.first).chaos.as_secs();
+        for seconds in [1, 2, 4].into_iter().filter(|s| *s < usual) {
+            self.options.seconds = Some(seconds);
+            if let Ran::Fails(done) = self.run(&left_out) {
+                println!("it fails within {seconds} seconds of troubles too");
+                return done;
+            }
+        }
+        self.options.seconds = before;
+        done
+    }
+}
+
+/// How long a smaller run than this one may take.
+fn bound(story: &Story) -> Duration {
+    Duration::from_nanos(story.end + story.end / 4) + Duration::from_millis(500)
+}
+
+/// Leaves out of a failing run what it can, and shows the rest.
+fn smaller(options: &Options, finding: &str, story: Story) {
+    let seed = options.first;
+    let before = count(&story.done);
+    let mut search = Smaller {
+        options: options.clone(),
+        wanted: kind(finding),
+        begun: Instant::now(),
+        most: options.limit.unwrap_or(SHRINK_MOST),
+        within: bound(&story),
+        tries: 0,
     };
-    let left_out = shrink(plan.mask.left_out().clone(), story.done, &mut run);
-    let mut small = options.clone();
+    println!(
+        "shrinking {} faults and {} calls, looking for: {}",
+        before.0, before.1, search.wanted
+    );
+    let done = search.shorten(story.done);
+    let left_out = search.options.mask.left_out().clone();
+    let left_out = shrink(left_out, done, &mut |left_out| {
+        let ran = search.run(left_out);
+        if let Ran::Fails(done) = &ran {
+            let (faults, calls) = count(done);
+            let tries = search.tries;
+            println!("run {tries}: still fails, with {faults} faults and {calls} calls");
+        }
+        ran
+    });
+    let mut small = search.options;
     small.mask = Mask::without(left_out);
     let plan = small.plan(seed);
     let (verdict, story) = swarm::run_told(seed, &plan);
     let (faults, calls) = count(&story.done);
     println!(
-        "after {tries} runs {faults} of {} faults and {calls} of {} calls are left",
-        before.0, before.1
+        "after {} runs {faults} of {} faults and {calls} of {} calls are left",
+        search.tries, before.0, before.1
     );
     println!("again: {}", small.replay());
     let violation = verdict.err().map(|found| found.to_string());
-    println!(
-        "{}",
-        violation
-            .as_deref()
-            .unwrap_or("the last run held: the runs do not repeat")
-    );
+    let held = "the last run held: the runs do not repeat";
+    println!("{}", violation.as_deref().unwrap_or(held));
     page(&small, story, &format!("{plan:?}"), violation);
 }
 
 /// How many faults and calls.
-fn count(items: &BTreeSet<(u64, u64)>) -> (usize, usize) {
+fn count(items: &BTreeSet<Item>) -> (usize, usize) {
     let faults = items.iter().filter(|(lane, _)| *lane == FAULTS).count();
     (faults, items.len() - faults)
 }

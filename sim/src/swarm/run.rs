@@ -33,7 +33,17 @@ pub fn run(seed: u64, plan: &Plan) -> Result<Report, Finding> {
 
 /// As [`run`], with the story of the run.
 pub fn run_told(seed: u64, plan: &Plan) -> (Result<Report, Finding>, Story) {
-    let sim = Sim::new(seed);
+    run_within(seed, plan, Duration::from_secs(3_600))
+}
+
+/// As [`run_told`], in so much simulated time; a run that takes longer has failed.
+pub(crate) fn run_within(
+    seed: u64,
+    plan: &Plan,
+    most: Duration,
+) -> (Result<Report, Finding>, Story) {
+    let mut sim = Sim::new(seed);
+    sim.limit(most);
     sim.plant(plan.plant);
     let mut plan = plan.clone();
     plan.mask = plan.mask.afresh();
