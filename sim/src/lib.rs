@@ -26,15 +26,15 @@ pub mod history;
 pub mod hosts;
 pub mod html;
 pub mod l1;
-pub mod nemesis;
 mod mask;
+pub mod nemesis;
 mod net;
 mod observe;
 mod rng;
 mod shrink;
 mod sim;
-pub mod swarm;
 mod story;
+pub mod swarm;
 #[cfg(test)]
 mod tests;
 mod trace;

@@ -211,7 +211,12 @@ impl Nemesis {
         self.crash_mode();
         let nodes = self.world.nodes().len();
         let draws = match fault {
-            Fault::Kill | Fault::KillLeader | Fault::Stop | Fault::Reset | Fault::MoveLeader => 0,
+            Fault::Kill
+            | Fault::KillLeader
+            | Fault::Reboot
+            | Fault::Stop
+            | Fault::Reset
+            | Fault::MoveLeader => 0,
             Fault::KillAtOperation | Fault::ElectionCut => 1,
             Fault::PowerCut => nodes,
             Fault::Pause | Fault::PauseLeader | Fault::Isolate | Fault::IsolateLeader => LASTS,
