@@ -52,7 +52,7 @@ pub(super) fn single(options: &Options) -> bool {
         Err(finding) => {
             println!("seed {seed} failed: cluster: {finding}");
             match options.shrink {
-                true => smaller(options, &finding.to_string(), story),
+                true => smaller(options, &finding.to_string(), story, u64::MAX).show(),
                 false => page(
                     options,
                     story,
@@ -103,12 +103,25 @@ struct Smaller {
     /// Simulated time within which a run must fail: those that fail later are no smaller.
     within: Duration,
     tries: u64,
+    tries_most: u64,
+}
+
+/// What a search came to.
+struct Small {
+    /// These show the smallest run that was found.
+    options: Options,
+    story: Story,
+    /// What it violates; `None` would be a run that does not repeat.
+    violation: Option<String>,
+    /// Faults and calls of the run that was shrunk.
+    before: (usize, usize),
+    tries: u64,
 }
 
 impl Smaller {
     /// Runs with a mask.
     fn run(&mut self, left_out: &BTreeSet<Item>) -> Ran {
-        if self.begun.elapsed() > self.most {
+        if self.tries >= self.tries_most || self.begun.elapsed() > self.most {
             return Ran::Enough;
         }
         self.tries += 1;
@@ -147,9 +160,8 @@ fn bound(story: &Story) -> Duration {
     Duration::from_nanos(story.end + story.end / 4) + Duration::from_millis(500)
 }
 
-/// Leaves out of a failing run what it can, and shows the rest.
-fn smaller(options: &Options, finding: &str, story: Story) {
-    let seed = options.first;
+/// Leaves out of a failing run what it can, by so many runs at most.
+fn smaller(options: &Options, finding: &str, story: Story, tries_most: u64) -> Small {
     let before = count(&story.done);
     let mut search = Smaller {
         options: options.clone(),
@@ -158,6 +170,7 @@ fn smaller(options: &Options, finding: &str, story: Story) {
         most: options.limit.unwrap_or(SHRINK_MOST),
         within: bound(&story),
         tries: 0,
+        tries_most,
     };
     println!(
         "shrinking {} faults and {} calls, looking for: {}",
@@ -174,20 +187,33 @@ fn smaller(options: &Options, finding: &str, story: Story) {
         }
         ran
     });
-    let mut small = search.options;
-    small.mask = Mask::without(left_out);
-    let plan = small.plan(seed);
-    let (verdict, story) = swarm::run_told(seed, &plan);
-    let (faults, calls) = count(&story.done);
-    println!(
-        "after {} runs {faults} of {} faults and {calls} of {} calls are left",
-        search.tries, before.0, before.1
-    );
-    println!("again: {}", small.replay());
-    let violation = verdict.err().map(|found| found.to_string());
-    let held = "the last run held: the runs do not repeat";
-    println!("{}", violation.as_deref().unwrap_or(held));
-    page(&small, story, &format!("{plan:?}"), violation);
+    let mut options = search.options;
+    options.mask = Mask::without(left_out);
+    let seed = options.first;
+    let (verdict, story) = swarm::run_told(seed, &options.plan(seed));
+    Small {
+        options,
+        story,
+        violation: verdict.err().map(|found| found.to_string()),
+        before,
+        tries: search.tries,
+    }
+}
+
+impl Small {
+    /// Shows the run that is left.
+    fn show(self) {
+        let (faults, calls) = count(&self.story.done);
+        println!(
+            "after {} runs {faults} of {} faults and {calls} of {} calls are left",
+            self.tries, self.before.0, self.before.1
+        );
+        println!("again: {}", self.options.replay());
+        let held = "the last run held: the runs do not repeat";
+        println!("{}", self.violation.as_deref().unwrap_or(held));
+        let plan = format!("{:?}", self.options.plan(self.options.first));
+        page(&self.options, self.story, &plan, self.violation);
+    }
 }
 
 /// How many faults and calls.
@@ -207,5 +233,23 @@ mod tests {
         assert_eq!(kind(one), "Call went back behind");
         assert_eq!(kind(one), kind(other));
         assert_ne!(kind(one), kind("revision 4 has no cause"));
+    }
+
+    /// A mistake that faults bring out: most of the other faults and calls have nothing to do with it.
+    #[test]
+    fn a_planted_mistake_is_shrunk_to_a_smaller_run_that_fails_the_same_way() {
+        let arguments = ["--seed", "1", "--plant", "grant-pre-vote"];
+        let arguments = arguments.map(str::to_owned);
+        let options = crate::cli::parse(&arguments).unwrap();
+        let (verdict, story) = swarm::run_told(1, &options.plan(1));
+        let finding = verdict.unwrap_err().to_string();
+        let small = smaller(&options, &finding, story, 12);
+        let (faults, calls) = count(&small.story.done);
+        assert!(calls < small.before.1 && faults <= small.before.0);
+        assert!(small.tries <= 12 && !small.options.mask.is_empty());
+        let left = small.violation.expect("what is left fails");
+        assert_eq!(kind(&left), kind(&finding));
+        let again = small.options.replay();
+        assert!(again.starts_with("tenon sim --seed 1") && again.contains("--mask '"));
     }
 }

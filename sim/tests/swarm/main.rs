@@ -1,4 +1,5 @@
 //! Room `sim`: whole runs of clusters.
 
+mod pages;
 mod plants;
 mod seeds;
