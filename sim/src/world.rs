@@ -254,11 +254,16 @@ impl World {
         self.0.exits.lock().clone()
     }
 
+    /// The number of a node's life, or of its last one while it is down; 0 before the first.
+    pub fn life(&self, node: NodeId) -> u64 {
+        self.0.places.lock().get(&node).map_or(0, |p| p.life)
+    }
+
     /// Ends a member's life at once; its disk keeps what `mode` leaves. Nothing when it is down.
     pub fn kill(&self, node: impl Into<NodeId>, mode: CrashMode) {
         let node = node.into();
         if self.0.sim.is_alive(node) {
-            let life = self.0.places.lock().get(&node).map_or(0, |p| p.life);
+            let life = self.life(node);
             self.0.sim.resume(node);
             self.0.sim.kill(node, mode);
             self.ended(node, life, Why::Killed);

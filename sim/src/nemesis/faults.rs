@@ -182,8 +182,13 @@ impl Nemesis {
                 }
             }
             Fault::Reboot => {
+                let life = self.world.life(leader);
                 self.world.kill(leader, CrashMode::Lost);
                 self.world.start(leader);
+                // Nobody mends the disk in between: what was armed long ago may still go off (seed 259).
+                if self.record.is_spoiled(leader, life) {
+                    self.record.spoil(leader, life + 1);
+                }
             }
             Fault::ElectionCut => {
                 let (world, rng) = (self.world.clone(), self.rng.clone());

@@ -31,13 +31,23 @@ fn seeds(seeds: std::ops::RangeInclusive<u64>) {
 }
 
 #[test]
-fn seeds_to_30() {
-    seeds(16..=30);
+fn seeds_to_140() {
+    seeds(16..=140);
 }
 
 #[test]
-fn seeds_to_45() {
-    seeds(31..=45);
+fn seeds_to_265() {
+    seeds(141..=265);
+}
+
+#[test]
+fn seeds_to_390() {
+    seeds(266..=390);
+}
+
+#[test]
+fn seeds_to_515() {
+    seeds(391..=515);
 }
 
 #[test]
