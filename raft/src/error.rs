@@ -71,6 +71,9 @@ pub enum MemberError {
     /// The learner's log is too far behind the leader's.
     #[error("learner {0} is not in sync with the leader")]
     NotReady(MemberId),
+    /// The membership is not, or not any more, the one that the change was judged by. The change is in no log.
+    #[error("the membership is not the one that the change was judged by")]
+    Outdated,
     /// The change is in no log.
     #[error("not changed: {0}")]
     NotChanged(Reason),

@@ -8,7 +8,7 @@ use crate::error::{MemberError, ProposeError, ReadError, StartError};
 use crate::flight::{Applied, Via};
 use crate::log_store::LogStore;
 use crate::network::{self, Factory, Identity, Links, Refused};
-use crate::node::{Change, Node, Parts};
+use crate::node::{Change, Node, Parts, Premise};
 use crate::proposer::Proposer;
 use crate::reads::Reads;
 use crate::sole::Sole;
@@ -118,11 +118,13 @@ impl RaftHandle {
     /// may be asked; the leader does it.
     ///
     /// # Errors
-    /// [`MemberError`]; of them only `NotChanged` may be asked again blindly.
+    /// [`MemberError`]; of them only `NotChanged` may be asked again blindly, and `Outdated` once it was judged
+    /// again.
     pub async fn add_learner(
         &self,
         id: MemberId,
         node: MemberNode,
+        premise: Premise,
         deadline: Instant,
     ) -> Result<LogIndex, MemberError> {
         let change = Change::Add {
@@ -130,7 +132,8 @@ impl RaftHandle {
             node,
             learner: true,
         };
-        self.node.change(change, deadline).await.map(LogIndex)
+        let done = self.node.change(change, premise, deadline).await;
+        done.map(LogIndex)
     }
 
     /// Adds a member that votes, and counts for the quorum, at once. As [`RaftHandle::add_learner`].
@@ -141,6 +144,7 @@ impl RaftHandle {
         &self,
         id: MemberId,
         node: MemberNode,
+        premise: Premise,
         deadline: Instant,
     ) -> Result<LogIndex, MemberError> {
         let change = Change::Add {
@@ -148,29 +152,42 @@ impl RaftHandle {
             node,
             learner: false,
         };
-        self.node.change(change, deadline).await.map(LogIndex)
+        let done = self.node.change(change, premise, deadline).await;
+        done.map(LogIndex)
     }
 
     /// Gives a learner a vote. Its log must have nine tenths of the leader's.
     ///
     /// # Errors
     /// As [`RaftHandle::add_learner`].
-    pub async fn promote(&self, id: MemberId, deadline: Instant) -> Result<LogIndex, MemberError> {
-        self.node
-            .change(Change::Promote(id.0), deadline)
-            .await
-            .map(LogIndex)
+    pub async fn promote(
+        &self,
+        id: MemberId,
+        premise: Premise,
+        deadline: Instant,
+    ) -> Result<LogIndex, MemberError> {
+        let done = self
+            .node
+            .change(Change::Promote(id.0), premise, deadline)
+            .await;
+        done.map(LogIndex)
     }
 
     /// Removes a member for good, voter or learner.
     ///
     /// # Errors
     /// As [`RaftHandle::add_learner`].
-    pub async fn remove(&self, id: MemberId, deadline: Instant) -> Result<LogIndex, MemberError> {
-        self.node
-            .change(Change::Remove(id.0), deadline)
-            .await
-            .map(LogIndex)
+    pub async fn remove(
+        &self,
+        id: MemberId,
+        premise: Premise,
+        deadline: Instant,
+    ) -> Result<LogIndex, MemberError> {
+        let done = self
+            .node
+            .change(Change::Remove(id.0), premise, deadline)
+            .await;
+        done.map(LogIndex)
     }
 
     /// Hands the lead to a voter that is close behind the leader and was heard lately. Writes wait meanwhile.
@@ -183,7 +200,7 @@ impl RaftHandle {
         deadline: Instant,
     ) -> Result<(), MemberError> {
         self.node
-            .change(Change::Lead(to.0), deadline)
+            .change(Change::Lead(to.0), Premise::Any, deadline)
             .await
             .map(|_| ())
     }

@@ -29,6 +29,7 @@ use tenon_storage::Store;
 use tenon_storage::wal::Wal;
 
 pub(crate) use members::Change;
+pub use members::Premise;
 
 pub(crate) type Raft = openraft::Raft<Config, StateMachine>;
 

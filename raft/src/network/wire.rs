@@ -236,6 +236,7 @@ pub(crate) fn change_error(error: &MemberError) -> peer::ChangeError {
         MemberError::NotVoter(id) => (Kind::NotVoter, id.0, None),
         MemberError::LastVoter => (Kind::LastVoter, 0, None),
         MemberError::NotReady(id) => (Kind::NotReady, id.0, None),
+        MemberError::Outdated => (Kind::Outdated, 0, None),
         MemberError::NotChanged(why) => (Kind::NotChanged, 0, Some(*why)),
         MemberError::Unknown(why) => (Kind::Unknown, 0, Some(*why)),
     };
@@ -259,6 +260,7 @@ pub(crate) fn read_change_error(error: &peer::ChangeError) -> MemberError {
         Ok(Kind::NotVoter) => MemberError::NotVoter(member),
         Ok(Kind::LastVoter) => MemberError::LastVoter,
         Ok(Kind::NotReady) => MemberError::NotReady(member),
+        Ok(Kind::Outdated) => MemberError::Outdated,
         Ok(Kind::NotChanged) => MemberError::NotChanged(why),
         Ok(Kind::Unknown | Kind::Unspecified) | Err(_) => MemberError::Unknown(why),
     }
@@ -301,6 +303,7 @@ mod tests {
             MemberError::NotVoter(id),
             MemberError::LastVoter,
             MemberError::NotReady(id),
+            MemberError::Outdated,
         ];
         for sent in errors {
             assert_eq!(read_change_error(&change_error(&sent)), sent);

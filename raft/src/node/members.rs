@@ -5,7 +5,7 @@ use super::Node;
 use crate::error::{MemberError, Reason};
 use crate::network::{Lost, read_change_error};
 use crate::status::Progress;
-use crate::types::{Birth, Config, Membership, Payload};
+use crate::types::{Birth, Config, LogId, Membership, Payload, from_log_id};
 use openraft::Precondition;
 use openraft::async_runtime::WatchReceiver;
 use openraft::entry::RaftPayload;
@@ -35,6 +35,25 @@ pub(crate) enum Change {
     Lead(u64),
 }
 
+/// Which membership a change was judged by. Whoever judges (enough members left, address free) does so before the
+/// change is made, and another change may come between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Premise {
+    /// It holds with any membership.
+    Any,
+    /// It is to be made only while the newest membership is the one at this position.
+    At(log::LogId),
+}
+
+impl Premise {
+    fn holds(self, newest: Option<&LogId>) -> bool {
+        match self {
+            Premise::Any => true,
+            Premise::At(judged_by) => newest.copied().map(from_log_id) == Some(judged_by),
+        }
+    }
+}
+
 enum Step {
     Done(u64),
     Again,
@@ -45,6 +64,7 @@ impl Node {
     pub(crate) async fn change(
         &self,
         change: Change,
+        premise: Premise,
         deadline: Instant,
     ) -> Result<u64, MemberError> {
         loop {
@@ -54,41 +74,27 @@ impl Node {
             }
             match self.leader() {
                 Some(leader) if leader == self.member() => {
-                    let here = self.change_here(change.clone(), deadline);
+                    let here = self.change_here(change.clone(), premise, deadline);
                     match NodeScope::new(self.env().clone(), here).await {
                         Err(MemberError::NotLeader(_)) => {}
                         done => return done,
                     }
                 }
-                Some(leader) => match self.ask_leader(leader.0, &change, deadline - now).await {
-                    Err(MemberError::NotLeader(_)) => {}
-                    done => return done,
-                },
+                Some(leader) => {
+                    let asked = asked(change.clone(), premise, deadline - now);
+                    match self.ask_leader(leader.0, asked).await {
+                        Err(MemberError::NotLeader(_)) => {}
+                        done => return done,
+                    }
+                }
                 None => {}
             }
             self.env().sleep(PAUSE).await;
         }
     }
 
-    async fn ask_leader(
-        &self,
-        leader: u64,
-        change: &Change,
-        within: Duration,
-    ) -> Result<u64, MemberError> {
-        let asked = peer::Change {
-            change: Some(match change.clone() {
-                Change::Add { id, node, learner } => change::Change::Add(peer::Add {
-                    id,
-                    node: Some(node),
-                    learner,
-                }),
-                Change::Promote(id) => change::Change::Promote(id),
-                Change::Remove(id) => change::Change::Remove(id),
-                Change::Lead(id) => change::Change::Lead(id),
-            }),
-            within_ms: u64::try_from(within.as_millis()).unwrap_or(u64::MAX),
-        };
+    async fn ask_leader(&self, leader: u64, asked: peer::Change) -> Result<u64, MemberError> {
+        let within = Duration::from_millis(asked.within_ms);
         let link = self.0.links.to(leader);
         match link
             .call(request::Body::Change(asked), within + GRACE)
@@ -106,6 +112,7 @@ impl Node {
 
     /// A change that a peer asks for.
     pub(crate) async fn take_change(&self, asked: peer::Change) -> Result<u64, MemberError> {
+        let premise = asked.judged_by.map_or(Premise::Any, Premise::At);
         let change = match asked.change {
             Some(change::Change::Add(peer::Add {
                 id,
@@ -120,10 +127,15 @@ impl Node {
             }
         };
         let deadline = self.env().now() + Duration::from_millis(asked.within_ms);
-        self.change_here(change, deadline).await
+        self.change_here(change, premise, deadline).await
     }
 
-    async fn change_here(&self, change: Change, deadline: Instant) -> Result<u64, MemberError> {
+    async fn change_here(
+        &self,
+        change: Change,
+        premise: Premise,
+        deadline: Instant,
+    ) -> Result<u64, MemberError> {
         if self.leader() != Some(self.member()) {
             return Err(MemberError::NotLeader(self.leader()));
         }
@@ -135,7 +147,8 @@ impl Node {
             if left.is_zero() {
                 return Err(MemberError::NotChanged(Reason::Timeout));
             }
-            match self.env().timeout(left, self.append_change(&change)).await {
+            let appended = self.append_change(&change, premise);
+            match self.env().timeout(left, appended).await {
                 Some(Ok(Step::Done(index))) => return Ok(index),
                 Some(Ok(Step::Again)) => self.env().sleep(PAUSE).await,
                 Some(Err(error)) => return Err(error),
@@ -144,7 +157,7 @@ impl Node {
         }
     }
 
-    async fn append_change(&self, change: &Change) -> Result<Step, MemberError> {
+    async fn append_change(&self, change: &Change, premise: Premise) -> Result<Step, MemberError> {
         let (id, now) = {
             let server = self.0.raft.server_metrics();
             let server = server.borrow_watched();
@@ -153,6 +166,10 @@ impl Node {
                 server.membership_config.membership().clone(),
             )
         };
+        // From here to the append nothing can come between: openraft compares `id` once more.
+        if !premise.holds(id.as_ref()) {
+            return Err(MemberError::Outdated);
+        }
         if now.get_joint_config().len() != 1 {
             return Ok(Step::Again);
         }
@@ -244,7 +261,9 @@ impl Node {
             match closest {
                 Some((peer, _)) => {
                     let patience = (now + self.config().election * 2).min(deadline);
-                    let _ = self.change(Change::Lead(peer.0), patience).await;
+                    let _ = self
+                        .change(Change::Lead(peer.0), Premise::Any, patience)
+                        .await;
                 }
                 None => self.env().sleep(PAUSE).await,
             }
@@ -284,6 +303,28 @@ impl Node {
             .and_then(|p| p.silent);
         matched.is_some_and(|m| m + BEHIND_MAX >= last)
             && silent.is_some_and(|silent| silent <= self.config().heartbeat * 2)
+    }
+}
+
+/// The change as the leader is asked for it.
+fn asked(change: Change, premise: Premise, within: Duration) -> peer::Change {
+    let change = match change {
+        Change::Add { id, node, learner } => change::Change::Add(peer::Add {
+            id,
+            node: Some(node),
+            learner,
+        }),
+        Change::Promote(id) => change::Change::Promote(id),
+        Change::Remove(id) => change::Change::Remove(id),
+        Change::Lead(id) => change::Change::Lead(id),
+    };
+    peer::Change {
+        change: Some(change),
+        within_ms: u64::try_from(within.as_millis()).unwrap_or(u64::MAX),
+        judged_by: match premise {
+            Premise::Any => None,
+            Premise::At(id) => Some(id),
+        },
     }
 }
 

@@ -1,5 +1,6 @@
 //! Room `server/service`: etcd's Cluster service: the list of members and its changes.
 
+mod attempts;
 mod join;
 mod promotion;
 mod strict;
@@ -7,6 +8,7 @@ mod strict;
 pub use promotion::Readiness;
 
 use super::context::{Context, reason_error};
+use attempts::Attempts;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tenon_env::Instant;
@@ -74,32 +76,16 @@ impl Cluster {
         check_peer_urls(&request.peer_urls)?;
         self.context.authorise(caller)?;
         request.peer_urls.sort();
-        let votes_at_once = self
-            .look(|view| {
-                if self.context.config().strict_reconfig {
-                    view.check_add(request.is_learner)?;
-                }
-                Ok(!request.is_learner && view.can_vote_at_once())
-            })
-            .await?;
-        self.context.read_barrier().await?;
-        let seconds = (self.context.env().clock.wall_ms() / 1000).to_string();
-        let id = member_id(&request.peer_urls, &seconds);
-        self.check_new(id, &request)?;
-        let node = Node {
-            peer_urls: request.peer_urls.clone(),
-            birth: seconds,
-        };
-        let (raft, deadline) = (self.context.raft(), self.deadline());
-        let added = if votes_at_once {
-            raft.add_voter(id, node, deadline).await
-        } else {
-            if !request.is_learner {
-                self.announce(id, &node, "voter").await?;
+        let birth = (self.context.env().clock.wall_ms() / 1000).to_string();
+        let id = member_id(&request.peer_urls, &birth);
+        let mut attempts = self.attempts();
+        let index = loop {
+            let added = self.try_add(id, &birth, &request, &mut attempts).await?;
+            if let Some(index) = attempts.settle(added).await? {
+                break index;
             }
-            raft.add_learner(id, node, deadline).await
         };
-        self.wait_applied(added.map_err(change_error)?).await;
+        self.wait_applied(index).await;
         let member = pb::Member {
             id: id.get(),
             peer_urls: request.peer_urls,
@@ -111,6 +97,39 @@ impl Cluster {
             member: Some(member),
             members: self.members(),
         })
+    }
+
+    /// Judges an addition and has it made, once.
+    async fn try_add(
+        &self,
+        id: MemberId,
+        birth: &str,
+        request: &pb::MemberAddRequest,
+        attempts: &mut Attempts,
+    ) -> Result<Result<LogIndex, MemberError>, Error> {
+        let premise = self.premise().await?;
+        let votes_at_once = self
+            .look(|view| {
+                if self.context.config().strict_reconfig {
+                    view.check_add(request.is_learner)?;
+                }
+                Ok(!request.is_learner && view.can_vote_at_once())
+            })
+            .await?;
+        self.context.read_barrier().await?;
+        self.check_new(id, request)?;
+        let node = Node {
+            peer_urls: request.peer_urls.clone(),
+            birth: birth.to_owned(),
+        };
+        let (raft, deadline) = (self.context.raft(), attempts.deadline);
+        if votes_at_once {
+            return Ok(raft.add_voter(id, node, premise, deadline).await);
+        }
+        if !request.is_learner && attempts.is_first() {
+            self.announce(id, &node, "voter").await?;
+        }
+        Ok(raft.add_learner(id, node, premise, deadline).await)
     }
 
     /// Says before a learner is added that the leader promotes it once it caught up: `promote` is `auto` for a
@@ -136,8 +155,16 @@ impl Cluster {
             return Err(Error::MemberNotFound);
         }
         self.check_urls_free(&request.peer_urls, 0)?;
+        if request.is_learner {
+            self.check_room_for_learner()?;
+        }
+        Ok(())
+    }
+
+    fn check_room_for_learner(&self) -> Result<(), Error> {
+        let members = self.context.store().members();
         let learners = members.iter().filter(|m| m.is_learner && !m.added_as_voter);
-        if request.is_learner && learners.count() >= self.context.config().max_learners {
+        if learners.count() >= self.context.config().max_learners {
             return Err(Error::TooManyLearners);
         }
         Ok(())
@@ -151,13 +178,21 @@ impl Cluster {
     ) -> Result<pb::MemberRemoveResponse, Error> {
         self.context.authorise(caller)?;
         let id = MemberId(request.id);
-        if self.context.config().strict_reconfig {
-            self.look(|view| view.check_remove(id)).await?;
-        }
-        self.context.read_barrier().await?;
-        self.member(request.id)?;
-        let removed = self.context.raft().remove(id, self.deadline()).await;
-        self.wait_applied(removed.map_err(change_error)?).await;
+        let mut attempts = self.attempts();
+        let index = loop {
+            let premise = self.premise().await?;
+            if self.context.config().strict_reconfig {
+                self.look(|view| view.check_remove(id)).await?;
+            }
+            self.context.read_barrier().await?;
+            self.member(request.id)?;
+            let raft = self.context.raft();
+            let removed = raft.remove(id, premise, attempts.deadline).await;
+            if let Some(index) = attempts.settle(removed).await? {
+                break index;
+            }
+        };
+        self.wait_applied(index).await;
         self.tell_removed(id);
         Ok(pb::MemberRemoveResponse {
             header: self.header(),
@@ -205,15 +240,24 @@ impl Cluster {
             true => error,
             false => Error::NoLeader,
         })?;
-        if !self.member(request.id)?.is_learner {
-            return Err(Error::MemberNotLearner);
-        }
-        if self.context.config().strict_reconfig {
-            self.look(|view| view.check_promote()).await?;
-        }
         let id = MemberId(request.id);
-        let promoted = self.context.raft().promote(id, self.deadline()).await;
-        self.wait_applied(promoted.map_err(change_error)?).await;
+        let mut attempts = self.attempts();
+        let index = loop {
+            let premise = self.premise().await?;
+            if !self.member(request.id)?.is_learner {
+                return Err(Error::MemberNotLearner);
+            }
+            if self.context.config().strict_reconfig {
+                self.look(|view| view.check_promote()).await?;
+            }
+            let raft = self.context.raft();
+            let promoted = raft.promote(id, premise, attempts.deadline).await;
+            if let Some(index) = attempts.settle(promoted).await? {
+                break index;
+            }
+            self.context.read_barrier().await?;
+        };
+        self.wait_applied(index).await;
         Ok(pb::MemberPromoteResponse {
             header: self.header(),
             members: self.members(),
@@ -289,7 +333,7 @@ fn change_error(error: MemberError) -> Error {
         MemberError::NotVoter(_) => Error::BadLeaderTransferee,
         MemberError::LastVoter => Error::MemberNotEnoughStarted,
         MemberError::NotReady(_) => Error::LearnerNotReady,
-        MemberError::NotLeader(_) => Error::Timeout,
+        MemberError::NotLeader(_) | MemberError::Outdated => Error::Timeout,
         MemberError::NotChanged(reason) | MemberError::Unknown(reason) => reason_error(reason),
     }
 }

@@ -8,7 +8,8 @@ mod world;
 use std::time::Duration;
 use tenon_proto::command::Command;
 use tenon_proto::ids::{LogIndex, MemberId};
-use tenon_raft::{MemberError, ProposeError, Reason};
+use tenon_proto::peer::ask::Ask;
+use tenon_raft::{MemberError, Premise, ProposeError, Reason};
 use world::{World, node};
 
 const THREE: [u64; 3] = [1, 2, 3];
@@ -91,15 +92,15 @@ fn one_grows_to_three_and_shrinks_again() {
     let soon = |world: &World| world.member(1).env.now() + Duration::from_secs(20);
     for id in [2, 3] {
         let raft = member(&world);
-        let add = raft.add_learner(MemberId(id), node(id), soon(&world));
+        let add = raft.add_learner(MemberId(id), node(id), Premise::Any, soon(&world));
         world.run(add).expect("a learner");
-        let again = raft.add_learner(MemberId(id), node(id), soon(&world));
+        let again = raft.add_learner(MemberId(id), node(id), Premise::Any, soon(&world));
         assert_eq!(world.run(again), Err(MemberError::Exists(MemberId(id))));
         world.start(id, None);
         let last = world.put(1, &format!("for{id}"), "x").expect("a put");
         world.applied(&[id], LogIndex(last.index));
         assert!(world.member(id).raft.status().is_learner);
-        let promote = raft.promote(MemberId(id), soon(&world));
+        let promote = raft.promote(MemberId(id), Premise::Any, soon(&world));
         world.run(promote).expect("a voter");
         assert_eq!(world.get(id, "a").as_deref(), Some("1"));
     }
@@ -110,15 +111,24 @@ fn one_grows_to_three_and_shrinks_again() {
         .transfer_leader(MemberId(2), soon(&world));
     world.run(hand_over).expect("a hand-over");
     assert_eq!(world.leader(&THREE), 2);
-    let remove = world.member(3).raft.remove(MemberId(2), soon(&world));
+    let remove = world
+        .member(3)
+        .raft
+        .remove(MemberId(2), Premise::Any, soon(&world));
     world.run(remove).expect("a removal of the leader");
     let leader = world.leader(&[1, 3]);
     world.put(leader, "b", "2").expect("a put");
-    let remove = world.member(1).raft.remove(MemberId(3), soon(&world));
+    let remove = world
+        .member(1)
+        .raft
+        .remove(MemberId(3), Premise::Any, soon(&world));
     world.run(remove).expect("a removal");
     assert_eq!(world.leader(&[1]), 1);
     assert_eq!(world.get(1, "b").as_deref(), Some("2"));
-    let last = world.member(1).raft.remove(MemberId(1), soon(&world));
+    let last = world
+        .member(1)
+        .raft
+        .remove(MemberId(1), Premise::Any, soon(&world));
     assert_eq!(world.run(last), Err(MemberError::LastVoter));
 }
 
@@ -185,6 +195,62 @@ fn a_leader_steps_down_and_its_office_goes_with_it() {
     assert_eq!(world.get(old, "a").as_deref(), Some("1"));
 }
 
+/// Whoever judged a change by a membership that is not the newest any more has judged nothing.
+#[test]
+fn of_two_changes_judged_by_one_membership_one_is_made() {
+    for (seed, via) in [(90, "the leader"), (91, "a follower")] {
+        let world = World::new(seed, 3);
+        let leader = world.leader(&THREE);
+        let last = world.put(leader, "a", "1").expect("a put");
+        world.applied(&THREE, LogIndex(last.index));
+        let asked = THREE
+            .into_iter()
+            .find(|id| (*id == leader) == (via == "the leader"));
+        let member = world.member(asked.expect("three members"));
+        let soon = member.env.now() + Duration::from_secs(20);
+        let judged_by = member.raft.store().membership().0.expect("a membership");
+        let add = |id| {
+            let premise = Premise::At(judged_by);
+            member
+                .raft
+                .add_learner(MemberId(id), node(id), premise, soon)
+        };
+        let both = world.run(futures_util::future::join(add(4), add(5)));
+        let made = [&both.0, &both.1].into_iter().filter(|done| done.is_ok());
+        assert_eq!(made.count(), 1, "asked {via}: {both:?}");
+        for lost in [both.0, both.1].into_iter().filter_map(Result::err) {
+            assert_eq!(lost, MemberError::Outdated, "asked {via}");
+        }
+    }
+}
+
+/// While a peer is busy, one question that waits too short must not take away the answer of another.
+#[test]
+fn a_late_answer_does_not_cost_a_busy_peer_its_stream() {
+    let world = World::new(95, 3);
+    let leader = world.leader(&THREE);
+    let busy = THREE
+        .into_iter()
+        .find(|id| *id != leader)
+        .expect("a follower");
+    let ask = |within| {
+        let heard = Ask::HeardWithinMs(1_000);
+        world.member(leader).raft.ask(MemberId(busy), heard, within)
+    };
+    let first = world.run(ask(Duration::from_secs(1)));
+    first.expect("the stream is open");
+    world.sim.pause(busy);
+    let resumed = async {
+        world.sim.sleep(Duration::from_secs(1)).await;
+        world.sim.resume(busy);
+    };
+    let patient = ask(Duration::from_secs(5));
+    let hasty = ask(Duration::from_millis(200));
+    let ((), patient, hasty) = world.run(futures_util::future::join3(resumed, patient, hasty));
+    assert!(hasty.is_err(), "nobody answers while paused");
+    patient.expect("the answer came once the peer was back");
+}
+
 #[test]
 fn a_removed_member_is_told() {
     let world = World::new(70, 3);
@@ -194,7 +260,8 @@ fn a_removed_member_is_told() {
         .find(|id| *id != leader)
         .expect("a follower");
     let soon = world.member(leader).env.now() + Duration::from_secs(20);
-    let remove = world.member(leader).raft.remove(MemberId(gone), soon);
+    let raft = world.member(leader).raft.clone();
+    let remove = raft.remove(MemberId(gone), Premise::Any, soon);
     world.run(remove).expect("a removal");
     let mut removed = world.member(gone).raft.removed();
     let told = async {

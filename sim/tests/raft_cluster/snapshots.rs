@@ -4,6 +4,7 @@
 use crate::world::{World, node};
 use std::time::Duration;
 use tenon_proto::ids::{LogIndex, MemberId};
+use tenon_raft::Premise;
 
 const THREE: [u64; 3] = [1, 2, 3];
 
@@ -76,7 +77,7 @@ fn a_transfer_goes_on_after_its_stream_broke() {
     let raft = world.member(1).raft.clone();
     let soon = world.member(1).env.now() + Duration::from_secs(20);
     world
-        .run(raft.add_learner(MemberId(2), node(2), soon))
+        .run(raft.add_learner(MemberId(2), node(2), Premise::Any, soon))
         .expect("a learner");
     world.start(2, None);
     // At 300 KiB a second two megabytes take seven seconds and more.

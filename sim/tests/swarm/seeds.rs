@@ -31,23 +31,23 @@ fn seeds(seeds: std::ops::RangeInclusive<u64>) {
 }
 
 #[test]
-fn seeds_to_140() {
-    seeds(16..=140);
+fn seeds_to_125() {
+    seeds(1..=125);
 }
 
 #[test]
-fn seeds_to_265() {
-    seeds(141..=265);
+fn seeds_to_250() {
+    seeds(126..=250);
 }
 
 #[test]
-fn seeds_to_390() {
-    seeds(266..=390);
+fn seeds_to_375() {
+    seeds(251..=375);
 }
 
 #[test]
-fn seeds_to_515() {
-    seeds(391..=515);
+fn seeds_to_500() {
+    seeds(376..=500);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Room `sim`, the world of whole members: what its levers do.
 
 use std::time::Duration;
+use tenon_proto::caller::Caller;
+use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb as pb;
 use tenon_server::service::watch::NeedsLeader;
 use tenon_sim::world::{CallError, Joins, State, Why, World, WorldOptions};
@@ -95,6 +97,55 @@ fn members_join_get_a_vote_and_leave() {
             }
         }
     });
+}
+
+/// Asks for two additions at once, of two members; how many were made, and the word for the other.
+async fn add_two(world: &World, requests: [pb::MemberAddRequest; 2]) -> (usize, Vec<CallError>) {
+    let (mut client, leader) = (world.client(3), world.leader().unwrap());
+    client.patience = Duration::from_secs(20);
+    let follower = world.nodes().into_iter().find(|n| *n != leader).unwrap();
+    let add = |at: NodeId, request: pb::MemberAddRequest| {
+        client.call_at(at, move |services| async move {
+            let caller = Caller::default();
+            services.cluster.member_add(&caller, request).await
+        })
+    };
+    let [first, second] = requests;
+    let both = futures_util::future::join(add(leader, first), add(follower, second)).await;
+    let (made, refused): (Vec<_>, Vec<_>) = [both.0, both.1].into_iter().partition(Result::is_ok);
+    (
+        made.len(),
+        refused.into_iter().filter_map(Result::err).collect(),
+    )
+}
+
+/// Once both passed: each was judged before the other was in the list.
+#[test]
+fn two_additions_asked_at_once_are_judged_one_after_the_other() {
+    for seed in 30..34 {
+        play(seed, 3, async |world| {
+            let client = world.client(1);
+            put(&client, "a", "1").await;
+            let add = |urls: &[&str], is_learner| pb::MemberAddRequest {
+                peer_urls: urls.iter().map(|url| (*url).to_owned()).collect(),
+                is_learner,
+            };
+            let one = add(&["http://n8:2380"], true);
+            let other = add(&["http://n9:2380"], true);
+            let (made, refused) = add_two(&world, [one, other]).await;
+            assert_eq!(
+                (made, refused),
+                (1, vec![CallError::Refused(Error::TooManyLearners)])
+            );
+            let one = add(&["http://n5:2380", "http://n6:2380"], false);
+            let other = add(&["http://n6:2380", "http://n7:2380"], false);
+            let (made, refused) = add_two(&world, [one, other]).await;
+            assert_eq!(
+                (made, refused),
+                (1, vec![CallError::Refused(Error::PeerURLExist)])
+            );
+        });
+    }
 }
 
 /// Once it waited for ever: its log ended with its own removal, so it had no vote to ask for, and nobody called.

@@ -1,7 +1,7 @@
 //! Room `server/service`: what members answer hosts: one that wants to join comes in as a learner that the leader
 //! promotes, and the standing of all members tells which changes the cluster survives.
 
-use super::{Cluster, change_error, check_peer_urls, wire};
+use super::{Cluster, check_peer_urls, wire};
 use tenon_proto::caller::Caller;
 use tenon_proto::error::Error;
 use tenon_proto::host as pb;
@@ -19,21 +19,26 @@ impl Cluster {
         check_peer_urls(&request.peer_urls)?;
         self.context.authorise(caller)?;
         request.peer_urls.sort();
-        self.look(|view| view.check_add(true)).await?;
-        self.context.read_barrier().await?;
-        self.check_urls_free(&request.peer_urls, 0)?;
-        let learners = self.context.store().members();
-        let learners = learners
-            .iter()
-            .filter(|m| m.is_learner && !m.added_as_voter);
-        if learners.count() >= self.context.config().max_learners {
-            return Err(Error::TooManyLearners);
-        }
-        let node = self.fresh_node(request.peer_urls);
-        let id = member_id(&node.peer_urls, &node.birth);
-        self.announce(id, &node, "auto").await?;
-        let added = self.context.raft().add_learner(id, node, self.deadline());
-        self.wait_applied(added.await.map_err(change_error)?).await;
+        let mut attempts = self.attempts();
+        let mut fresh = None;
+        let (id, index) = loop {
+            let premise = self.premise().await?;
+            self.look(|view| view.check_add(true)).await?;
+            self.context.read_barrier().await?;
+            self.check_urls_free(&request.peer_urls, 0)?;
+            self.check_room_for_learner()?;
+            let node = fresh.get_or_insert_with(|| self.fresh_node(request.peer_urls.clone()));
+            let id = member_id(&node.peer_urls, &node.birth);
+            if attempts.is_first() {
+                self.announce(id, node, "auto").await?;
+            }
+            let (raft, node) = (self.context.raft(), node.clone());
+            let added = raft.add_learner(id, node, premise, attempts.deadline);
+            if let Some(index) = attempts.settle(added.await).await? {
+                break (id, index);
+            }
+        };
+        self.wait_applied(index).await;
         tracing::info!(member = %id, name = request.name, "a host joins");
         let members = self.members();
         Ok(pb::JoinResponse {

@@ -4,7 +4,7 @@
 use super::Cluster;
 use std::collections::BTreeMap;
 use tenon_proto::ids::{LogIndex, MemberId};
-use tenon_raft::MemberError;
+use tenon_raft::{MemberError, Premise};
 
 /// Looks in a row at which a learner must have had what was committed a look earlier.
 const LOOKS: u32 = 2;
@@ -30,6 +30,9 @@ impl Cluster {
     /// Promotes the learners that need no operator and have caught up. Called now and then by the leader.
     pub async fn promote_ready(&self, readiness: &mut Readiness) {
         let all = self.context.config().cluster.auto_promote_learners;
+        let Some(judged_by) = self.context.store().membership().0 else {
+            return;
+        };
         let members = self.context.store().members();
         let waiting = members.iter().filter(|m| m.is_learner);
         let waiting: Vec<MemberId> = waiting
@@ -46,9 +49,11 @@ impl Cluster {
             if !readiness.look(id, matched(&id)) {
                 continue;
             }
-            match self.context.raft().promote(id, self.deadline()).await {
+            let (raft, premise) = (self.context.raft(), Premise::At(judged_by));
+            match raft.promote(id, premise, self.deadline()).await {
                 Ok(_) => tracing::info!(member = %id, "promoted a learner that caught up"),
-                Err(MemberError::NotReady(_)) => {}
+                // The next look judges anew.
+                Err(MemberError::NotReady(_) | MemberError::Outdated) => {}
                 Err(error) => tracing::warn!(member = %id, %error, "cannot promote a learner"),
             }
         }
