@@ -21,6 +21,8 @@ use tenon_proto::peer::{Request, Response, refusal, request, response};
 const DIAL_WITHIN: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long a stream must be silent, at least, before it is given up for a late answer.
+const SILENT_MIN: Duration = Duration::from_secs(2);
 /// Pause after the other side refused to talk: it will hardly change its mind.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
@@ -73,6 +75,8 @@ struct State {
     waiting: BTreeMap<u64, oneshot::Sender<Answer>>,
     sent_through: u64,
     heard: Instant,
+    /// When the first call began to which nothing came back since.
+    silent_since: Option<Instant>,
     pause: Duration,
     retry_at: Instant,
     last_error: String,
@@ -90,6 +94,7 @@ impl Link {
             waiting: BTreeMap::new(),
             sent_through: 0,
             heard: Instant(0),
+            silent_since: None,
             pause: PAUSE_MIN,
             retry_at: Instant(0),
             last_error: String::new(),
@@ -167,6 +172,7 @@ impl Link {
     fn open(&self, state: &mut State) {
         let (tx, rx) = mpsc::unbounded_channel();
         state.outbox = Some(tx);
+        state.silent_since = None;
         state.generation += 1;
         let (link, generation) = (self.clone(), state.generation);
         self.env().spawn("peer-link", async move {
@@ -251,6 +257,7 @@ impl Link {
             let now = self.env().now();
             let mut state = self.0.state.lock();
             state.heard = now;
+            state.silent_since = None;
             let waiting = state.waiting.remove(&response.id);
             drop(state);
             let answer = match response.body {
@@ -315,10 +322,16 @@ impl Link {
         self.fail_waiting(state, "this member is stopping".to_owned());
     }
 
-    /// Gives up a stream on which nothing was heard since `begun`: it may hang for ever.
+    /// Gives up a stream on which nothing was heard since `begun`, and for long enough: it may hang for ever.
+    /// A peer that is merely busy must not lose, with one late answer, everything else that is under way.
     fn give_up(&self, generation: u64, begun: Instant) {
-        let state = self.0.state.lock();
+        let now = self.env().now();
+        let mut state = self.0.state.lock();
         if state.generation != generation || state.heard >= begun || state.outbox.is_none() {
+            return;
+        }
+        let since = *state.silent_since.get_or_insert(begun);
+        if now - since < SILENT_MIN {
             return;
         }
         self.0.cancel.notify_waiters();
