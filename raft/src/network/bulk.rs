@@ -7,17 +7,20 @@ use super::wire;
 use crate::types::{Vote, from_vote, to_vote};
 use bytes::Bytes;
 use prost::Message;
+use std::ops::ControlFlow;
 use std::time::Duration;
 use tenon_env::{Lane, NetStream, StreamKind};
 use tenon_proto::peer::{
     SnapshotBegin, SnapshotContent, SnapshotEnd, SnapshotFrom, SnapshotPart, SnapshotRecord,
     SnapshotReply, SnapshotRow, snapshot_reply,
 };
-use tenon_storage::engine::Table;
+use tenon_storage::engine::{EngineError, Table};
 use tenon_storage::state::SnapshotView;
 
-/// Bytes of records in one piece.
+/// Bytes of rows or records in one piece.
 const PIECE_BYTES: usize = 1 << 20;
+/// What a row costs beside its key and value.
+const ROW_COST: usize = 16;
 /// Streams that may break without progress before the transfer is given up.
 const BREAKS_MAX: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
@@ -122,17 +125,19 @@ impl Sending {
             rows: from.rows,
             records: from.records,
         };
-        if !from.rows_done {
-            let rows = self.rows().await?;
-            end.rows = rows.len() as u64;
-            self.send(
-                stream,
-                SnapshotContent {
-                    rows,
-                    ..Default::default()
-                },
-            )
-            .await?;
+        let mut place = (from.rows > 0).then_some((from.table, from.key));
+        while !from.rows_done {
+            let rows = self.rows(place).await?;
+            let Some(last) = rows.last() else {
+                break;
+            };
+            place = Some((last.table, last.key.clone()));
+            end.rows += rows.len() as u64;
+            let content = SnapshotContent {
+                rows,
+                ..Default::default()
+            };
+            self.send(stream, content).await?;
         }
         let mut next = (from.main, from.sub);
         loop {
@@ -162,20 +167,10 @@ impl Sending {
         }
     }
 
-    async fn rows(&self) -> Result<Vec<SnapshotRow>, String> {
+    /// The next rows after `place`.
+    async fn rows(&self, place: Option<(u32, Bytes)>) -> Result<Vec<SnapshotRow>, String> {
         let view = self.view.clone();
-        let read = move || {
-            let mut all = Vec::new();
-            for (number, table) in (0..).zip(Table::ALL) {
-                let rows = view.rows(table)?;
-                all.extend(rows.into_iter().map(|(key, value)| SnapshotRow {
-                    table: number,
-                    key,
-                    value,
-                }));
-            }
-            Ok::<_, tenon_storage::engine::EngineError>(all)
-        };
+        let read = move || rows_after(&view, place, PIECE_BYTES);
         let rows = self.link.env().blocking(Lane::Snapshot, read).await;
         rows.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
     }
@@ -202,10 +197,109 @@ impl Sending {
     }
 }
 
+/// The next rows after `place` (a table's number and a key), about `bytes_max` of them but at least one; none at the
+/// end.
+fn rows_after(
+    view: &SnapshotView,
+    place: Option<(u32, Bytes)>,
+    bytes_max: usize,
+) -> Result<Vec<SnapshotRow>, EngineError> {
+    let (first, mut after) = place.map_or((0, None), |(table, key)| (table, Some(key)));
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    for (table, name) in (0..).zip(Table::ALL) {
+        if table < first || bytes >= bytes_max {
+            continue;
+        }
+        view.scan_rows(name, after.take().as_deref(), &mut |key, value| {
+            bytes += key.len() + value.len() + ROW_COST;
+            rows.push(SnapshotRow {
+                table,
+                key: Bytes::copy_from_slice(key),
+                value: Bytes::copy_from_slice(value),
+            });
+            match bytes < bytes_max {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
+    }
+    Ok(rows)
+}
+
 async fn reply(stream: &mut dyn NetStream) -> Result<SnapshotReply, String> {
     match stream.recv().await {
         Ok(Some(bytes)) => wire::decode(bytes),
         Ok(None) => Err("the stream ended".to_owned()),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenon_env::real;
+    use tenon_proto::command::{Command, CommandBatch, command::Body};
+    use tenon_proto::etcdserverpb::LeaseGrantRequest;
+    use tenon_proto::ids::LogIndex;
+    use tenon_proto::log::{LogId, Membership};
+    use tenon_storage::{Store, StoreOptions};
+
+    const LEASES: i64 = 500;
+
+    /// A view with many leases.
+    async fn view(dir: &std::path::Path) -> (Store, SnapshotView) {
+        let env = real::env_without_peers();
+        let store = Store::open(&env, dir, StoreOptions::default()).expect("a store");
+        let id = |index| LogId {
+            term: 1,
+            node_id: 0,
+            index,
+        };
+        store.apply_membership(id(0), &Membership::default());
+        let grant = |id| Command {
+            body: Some(Body::LeaseGrant(LeaseGrantRequest { id, ttl: 60 })),
+            ..Command::default()
+        };
+        let batch = CommandBatch {
+            commands: (1..=LEASES).map(grant).collect(),
+        };
+        store.apply(id(1), &batch).expect("applied");
+        store.start(&env);
+        store.set_wal_flushed(LogIndex(1));
+        let mut durable = store.watch_engine_durable();
+        let drained = durable.wait_for(|index| *index >= LogIndex(1)).await;
+        drained.expect("the store lives");
+        let view = store.snapshot().expect("something is drained");
+        (store, view)
+    }
+
+    /// However many rows there are, a message holds so many bytes of them.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn rows_go_in_pieces_of_bounded_size() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (store, view) = view(dir.path()).await;
+        let (mut all, mut place, mut pieces) = (Vec::new(), None, 0);
+        loop {
+            let piece = rows_after(&view, place.take(), 300).expect("read");
+            let Some(last) = piece.last() else { break };
+            place = Some((last.table, last.key.clone()));
+            let cost = |row: &SnapshotRow| row.key.len() + row.value.len() + ROW_COST;
+            let before: usize = piece[..piece.len() - 1].iter().map(cost).sum();
+            assert!(
+                before < 300,
+                "the last row alone may pass the bound: {before}"
+            );
+            all.extend(piece);
+            pieces += 1;
+        }
+        assert!(pieces > 20, "{pieces}");
+        let whole = rows_after(&view, None, usize::MAX).expect("read");
+        assert_eq!(all, whole);
+        let leases = whole
+            .iter()
+            .filter(|row| Table::ALL[row.table as usize] == Table::Leases);
+        assert_eq!(leases.count() as i64, LEASES);
+        drop(view);
+        store.shutdown().await;
     }
 }

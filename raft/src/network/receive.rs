@@ -87,7 +87,11 @@ async fn take(node: &Node, stream: &mut dyn NetStream) -> Result<Vote, String> {
             from: SnapshotFrom::default(),
         },
     };
-    send(stream, snapshot_reply::Outcome::From(receiving.from)).await?;
+    send(
+        stream,
+        snapshot_reply::Outcome::From(receiving.from.clone()),
+    )
+    .await?;
     loop {
         let content = match content(node, stream).await {
             Ok(content) => content,
@@ -134,17 +138,15 @@ async fn store(
 ) -> Result<Receiving, String> {
     let step = move || {
         let from = &mut receiving.from;
-        if !content.rows.is_empty() {
-            from.rows_done = true;
-            from.rows += content.rows.len() as u64;
-            for row in content.rows {
-                let table = usize::try_from(row.table)
-                    .ok()
-                    .and_then(|n| Table::ALL.get(n));
-                let table = *table.ok_or("a row of a table this version does not know")?;
-                let put = receiving.receiver.rows(table, vec![(row.key, row.value)]);
-                put.map_err(|e| e.to_string())?;
-            }
+        from.rows += content.rows.len() as u64;
+        for row in content.rows {
+            let table = usize::try_from(row.table)
+                .ok()
+                .and_then(|n| Table::ALL.get(n));
+            let table = *table.ok_or("a row of a table this version does not know")?;
+            (from.table, from.key) = (row.table, row.key.clone());
+            let put = receiving.receiver.rows(table, vec![(row.key, row.value)]);
+            put.map_err(|e| e.to_string())?;
         }
         let records = content.records.into_iter().map(|r| {
             (
@@ -158,6 +160,7 @@ async fn store(
         });
         let records: Vec<_> = records.collect();
         if let Some((last, _)) = records.last() {
+            from.rows_done = true;
             from.records += records.len() as u64;
             (from.main, from.sub) = (last.main, last.sub + 1);
         }
