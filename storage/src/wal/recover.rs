@@ -13,9 +13,13 @@ use super::map::LogMap;
 use super::scan::{self, Cut, Extent, Scan, ScanFault};
 use super::segment::{self, Segment};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use tenon_env::{Disk, File, OpenMode};
+
+/// Bytes that are written again at a time.
+const PIECE: u64 = 1 << 20;
 
 /// The log as found.
 pub(super) struct Recovered {
@@ -60,6 +64,7 @@ pub(super) fn recover(
         });
     };
     let (state, end, torn) = (newest.state, newest.end, newest.torn);
+    let unproven = newest.durable..end;
     let mut segment = Segment {
         seq: newest.run.seq,
         binding: newest.run.binding,
@@ -67,6 +72,7 @@ pub(super) fn recover(
         capacity: end,
     };
     let map = chain(disk, dir, &listing, newest)?;
+    write_again(&segment, unproven)?;
     settle_tail(&mut segment, end, torn, segment_bytes)?;
     clean(disk, dir, &listing, state.floor)?;
     Ok(Recovered {
@@ -169,6 +175,26 @@ fn chain(disk: &dyn Disk, dir: &Path, listing: &Listing, newest: Scan) -> Result
             Err(damaged(last_seq, end, &what))
         }
     }
+}
+
+/// Writes the frames again of which none says that they were durable. After a sync that failed the system may keep
+/// their pages as if they were on the disk: they are read back, a later sync passes them over, and the power takes
+/// them, with frames behind them that are durable. Written again they are part of the next sync.
+fn write_again(segment: &Segment, frames: Range<u64>) -> Result<(), WalError> {
+    let name = segment::name(segment.seq);
+    let mut at = frames.start;
+    let mut bytes = Vec::new();
+    while at < frames.end {
+        let piece = (frames.end - at).min(PIECE);
+        bytes.resize(usize::try_from(piece).expect("a piece is small"), 0);
+        let file = &segment.file;
+        let read = file.read_exact_at(&mut bytes, at);
+        read.map_err(WalError::open(format!("read {name} at {at}")))?;
+        let written = file.write_all_at(&bytes, at);
+        written.map_err(WalError::open(format!("write {name} at {at}")))?;
+        at += piece;
+    }
+    Ok(())
 }
 
 /// Cuts what stands behind the tail, reserves room anew, and makes all of it durable; the tail too, for frames

@@ -45,6 +45,8 @@ pub(super) struct Scan {
     pub(super) cut: Option<Cut>,
     /// Offset after the last good frame.
     pub(super) end: u64,
+    /// Everything before this offset was durable when the last good frame was written.
+    pub(super) durable: u64,
     /// Whether part of a frame of this segment stands after `end`.
     pub(super) torn: bool,
 }
@@ -138,6 +140,7 @@ fn first(
         run: Run::new(header.seq, file.clone(), header.binding()),
         cut: None,
         end: (HEADER_LEN + head.frame_len()) as u64,
+        durable: HEADER_LEN as u64,
         torn: false,
     }))
 }
@@ -180,6 +183,7 @@ fn step(
             what: format!("a frame of kind {:?} cannot stand here", head.kind),
         });
     }
+    scan.durable = u64::from(head.durable);
     match head.kind {
         Kind::Entry => {
             let at = u32::try_from(offset).map_err(io::Error::other)?;
