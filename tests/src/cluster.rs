@@ -139,9 +139,23 @@ impl Cluster {
 
     /// SIGTERM.
     pub fn terminate(&mut self, at: usize) {
+        self.signal(at, "-TERM");
+    }
+
+    /// SIGSTOP: the member stands still, and its connections stay open.
+    pub fn stand_still(&self, at: usize) {
+        self.signal(at, "-STOP");
+    }
+
+    /// SIGCONT.
+    pub fn go_on(&self, at: usize) {
+        self.signal(at, "-CONT");
+    }
+
+    fn signal(&self, at: usize, signal: &str) {
         let child = self.members[at].child.as_ref().expect("it runs");
         let id = child.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &id]).status();
+        let sent = Command::new("kill").args([signal, &id]).status();
         assert!(sent.expect("kill runs").success());
     }
 
@@ -229,6 +243,20 @@ impl Cluster {
         (0..self.members.len())
             .find(|at| self.members[*at].child.is_some() && self.id(*at) == leader)
             .expect("the leader runs")
+    }
+
+    /// HashKV of running members at one named revision, all equal; the revision.
+    pub fn assert_same_keys(&self, running: &[usize]) -> u64 {
+        let status = self.call_soon(running[0], "HashKV", "");
+        let revision = field(&status, "revision").expect("a header");
+        let request = format!("revision: {revision}");
+        let hash = |at: usize| field(&self.call_soon(at, "HashKV", &request), "hash");
+        let first = hash(running[0]);
+        assert!(first.is_some());
+        for at in running {
+            assert_eq!(hash(*at), first, "member {at} at revision {revision}");
+        }
+        revision
     }
 
     /// The id of a running member, by its own answer.

@@ -24,22 +24,6 @@ fn holds(value: &str) -> impl Fn(&str) -> bool + '_ {
     move |answer| answer.contains(&format!("value:\"{value}\""))
 }
 
-/// HashKV of running members at one revision, all equal.
-fn assert_same_keys(cluster: &Cluster, running: &[usize]) {
-    let status = cluster.call_soon(running[0], "HashKV", "");
-    let revision = field(&status, "revision").expect("a header");
-    let request = format!("revision: {revision}");
-    let hash = |at: usize| {
-        let answer = cluster.call_soon(at, "HashKV", &request);
-        field(&answer, "hash")
-    };
-    let first = hash(running[0]);
-    assert!(first.is_some());
-    for at in running {
-        assert_eq!(hash(*at), first, "member {at}");
-    }
-}
-
 #[test]
 fn three_members_outlive_their_leader() {
     let mut cluster = Cluster::found(3, FAST);
@@ -76,7 +60,7 @@ fn three_members_outlive_their_leader() {
     cluster.wait_serving(leader);
     let read = cluster.call_soon(leader, "Range", &get("after"));
     assert!(holds("2")(&read), "{read}");
-    assert_same_keys(&cluster, &[0, 1, 2]);
+    cluster.assert_same_keys(&[0, 1, 2]);
 
     // Two of three are down: nothing is written, and reads of this member's own state go on.
     cluster.kill(rest[0]);
@@ -187,7 +171,7 @@ fn a_member_comes_and_another_goes() {
     );
     let rest: Vec<usize> = (0..3).filter(|at| *at != other).collect();
     cluster.call_soon(rest[0], "Put", &put("c", "3"));
-    assert_same_keys(&cluster, &rest);
+    cluster.assert_same_keys(&rest);
 }
 
 #[test]

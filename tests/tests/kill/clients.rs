@@ -114,7 +114,7 @@ impl Clients {
 }
 
 /// Books every event of a watch response.
-fn tell(ledger: &Ledger, answer: &DynamicMessage) {
+pub fn tell(ledger: &Ledger, answer: &DynamicMessage) {
     let events = answer.get_field_by_name("events").expect("events");
     for event in events.as_list().into_iter().flatten() {
         let kv = event
@@ -127,7 +127,7 @@ fn tell(ledger: &Ledger, answer: &DynamicMessage) {
 }
 
 /// Key, sequence number and revision of a key-value.
-fn put_of(kv: &DynamicMessage) -> (String, u64, i64) {
+pub fn put_of(kv: &DynamicMessage) -> (String, u64, i64) {
     let bytes = |name| {
         let field = kv.get_field_by_name(name).expect("field");
         String::from_utf8_lossy(field.as_bytes().expect("bytes")).into_owned()

@@ -19,6 +19,8 @@ struct Books {
     acknowledged: BTreeMap<i64, (String, u64)>,
     /// The last revision seen in history.
     told: i64,
+    /// What history told of revisions that were not acknowledged by then.
+    told_early: BTreeMap<i64, (String, u64)>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -72,6 +74,13 @@ impl Ledger {
             twice.is_none(),
             "revision {revision} given to {key} and to {twice:?}"
         );
+        if let Some(told) = books.told_early.remove(&revision) {
+            assert_eq!(
+                told,
+                (key.to_owned(), number),
+                "history told of revision {revision}"
+            );
+        }
         books.floor = books.floor.max(revision);
         books.keys.entry(key.to_owned()).or_default().acknowledged = number;
     }
@@ -112,6 +121,8 @@ impl Ledger {
                 (key.to_owned(), number),
                 "revision {revision} was promised to another write"
             );
+        } else {
+            books.told_early.insert(revision, (key.to_owned(), number));
         }
     }
 
@@ -177,6 +188,13 @@ mod tests {
                 l.tell("b", 1, 3);
             }),
             "another write at an acknowledged revision"
+        );
+        assert!(
+            broken(|l| {
+                l.tell("b", 1, 3);
+                l.acknowledge("a", l.try_next("a"), 3, l.before("a"));
+            }),
+            "the same, told first"
         );
     }
 }

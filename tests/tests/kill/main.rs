@@ -1,6 +1,8 @@
 //! Room `tests`: kill -9 at a random moment under many clients, again and again on one directory. Every
 //! acknowledged write is there, history is whole, and no answer goes back behind an earlier one.
 //!
+//! `members` does it to three members.
+//!
 //! `TENON_KILL_ROUNDS` (5), `TENON_KILL_CLIENTS` (20), `TENON_KILL_SEED` (drawn, printed) and
 //! `TENON_KILL_ETCD=1` (run real etcd, to test the test) change it. May touch processes; must not look inside.
 
@@ -8,6 +10,8 @@
 
 mod clients;
 mod ledger;
+mod load;
+mod members;
 
 use clients::{Clients, Key};
 use ledger::Ledger;
