@@ -23,7 +23,8 @@ pub struct Member {
     pub url: String,
     /// Where peers reach it.
     pub peer_url: String,
-    flags: Vec<String>,
+    /// Its further flags, as it gets them at its next start.
+    pub flags: Vec<String>,
     child: Option<Child>,
 }
 
@@ -137,6 +138,12 @@ impl Cluster {
         }
     }
 
+    /// The process of a running member.
+    #[must_use]
+    pub fn pid(&self, at: usize) -> u32 {
+        self.members[at].child.as_ref().expect("it runs").id()
+    }
+
     /// SIGTERM.
     pub fn terminate(&mut self, at: usize) {
         self.signal(at, "-TERM");
@@ -153,8 +160,7 @@ impl Cluster {
     }
 
     fn signal(&self, at: usize, signal: &str) {
-        let child = self.members[at].child.as_ref().expect("it runs");
-        let id = child.id().to_string();
+        let id = self.pid(at).to_string();
         let sent = Command::new("kill").args([signal, &id]).status();
         assert!(sent.expect("kill runs").success());
     }
