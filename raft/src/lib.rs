@@ -27,5 +27,6 @@ pub use config::RaftConfig;
 pub use error::{MemberError, ProposeError, ReadError, Reason, StartError};
 pub use flight::Applied;
 pub use handle::RaftHandle;
+pub use network::{ROUND_TRIP_BOUNDS, Traffic};
 pub use runtime::{Drive, runtime_suite};
 pub use status::{Progress, RaftStatus};
