@@ -8,6 +8,7 @@ pub use promotion::Readiness;
 
 use super::context::{Context, reason_error};
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tenon_env::Instant;
 use tenon_proto::caller::Caller;
@@ -214,10 +215,16 @@ impl Cluster {
         let id = MemberId(request.id);
         let promoted = self.context.raft().promote(id, self.deadline()).await;
         self.wait_applied(promoted.map_err(change_error)?).await;
+        self.count_promotion();
         Ok(pb::MemberPromoteResponse {
             header: self.header(),
             members: self.members(),
         })
+    }
+
+    fn count_promotion(&self) {
+        let counters = self.context.counters();
+        counters.promotions.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Judges a change by the members as they are and as the leader hears them.

@@ -47,7 +47,10 @@ impl Cluster {
                 continue;
             }
             match self.context.raft().promote(id, self.deadline()).await {
-                Ok(_) => tracing::info!(member = %id, "promoted a learner that caught up"),
+                Ok(_) => {
+                    tracing::info!(member = %id, "promoted a learner that caught up");
+                    self.count_promotion();
+                }
                 Err(MemberError::NotReady(_)) => {}
                 Err(error) => tracing::warn!(member = %id, %error, "cannot promote a learner"),
             }
