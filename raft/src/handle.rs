@@ -356,7 +356,7 @@ fn links(
             removed.send_replace(Some(refused.text.clone()));
         }
     };
-    let links = Links::new(env.clone(), me, addresses, refused);
+    let links = Links::new(env.clone(), me, config.heartbeat, addresses, refused);
     for (id, node) in config
         .initial
         .iter()

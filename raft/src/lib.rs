@@ -27,6 +27,7 @@ pub use config::RaftConfig;
 pub use error::{MemberError, ProposeError, ReadError, Reason, StartError};
 pub use flight::Applied;
 pub use handle::RaftHandle;
+pub use network::{ROUND_TRIP_BOUNDS, Traffic};
 pub use node::Premise;
 pub use runtime::{Drive, runtime_suite};
 pub use status::{Progress, RaftStatus};

@@ -9,6 +9,7 @@ mod peer;
 mod receive;
 mod serve;
 mod session;
+mod traffic;
 mod wire;
 
 use link::{Link, Surroundings};
@@ -22,6 +23,7 @@ pub(crate) use link::Lost;
 pub(crate) use peer::Factory;
 pub(crate) use receive::{Receiving, meta};
 pub(crate) use serve::serve;
+pub use traffic::{ROUND_TRIP_BOUNDS, Traffic};
 pub(crate) use wire::{read_change_error, read_outcome};
 
 /// The links of a member, one to each peer it ever spoke to, and the addresses that peers were born with.
@@ -37,6 +39,7 @@ impl Links {
     pub(crate) fn new(
         env: tenon_env::Env,
         me: Identity,
+        heartbeat: std::time::Duration,
         addresses: impl Fn(u64) -> Option<Vec<String>> + Send + Sync + 'static,
         refused: impl Fn(&Refused) + Send + Sync + 'static,
     ) -> Links {
@@ -53,6 +56,7 @@ impl Links {
             env,
             me,
             addresses,
+            heartbeat,
             refused,
         });
         Links {
@@ -69,6 +73,12 @@ impl Links {
             .entry(member)
             .or_insert_with(|| Link::new(self.around.clone(), member))
             .clone()
+    }
+
+    /// What was exchanged with each peer that was ever spoken to.
+    pub(crate) fn traffic(&self) -> BTreeMap<u64, Traffic> {
+        let links: Vec<Link> = self.links.lock().values().cloned().collect();
+        links.iter().map(|l| (l.target(), l.traffic())).collect()
     }
 
     /// Ends all streams; what is asked afterwards fails at once.

@@ -239,10 +239,10 @@ async fn open(
         .wal_dir
         .clone()
         .unwrap_or_else(|| member_dir.join("wal"));
-    let tuning = config.tuning;
+    let (tuning, store_options) = (config.tuning, config.store_options());
     let (member_path, wal_path) = (member_dir.clone(), wal_dir.clone());
     let opened = env.blocking(Lane::Read, move || {
-        let store = Store::open(&world, &member_dir, tuning.store)
+        let store = Store::open(&world, &member_dir, store_options)
             .map_err(|e| StartError::Storage(e.to_string()))?;
         let (wal, recovery) = Wal::open(&world, &wal_dir, tuning.wal)
             .map_err(|e| StartError::Storage(e.to_string()))?;

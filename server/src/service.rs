@@ -6,6 +6,7 @@ pub mod asks;
 pub mod auth;
 pub mod cluster;
 pub mod context;
+pub mod counters;
 pub mod health;
 pub mod kv;
 pub mod leadership;

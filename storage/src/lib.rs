@@ -4,6 +4,7 @@
 
 pub mod archive;
 pub mod check;
+mod durations;
 pub mod engine;
 pub mod lease;
 pub mod mvcc;
@@ -12,6 +13,8 @@ pub mod state;
 pub mod wal;
 pub mod watch;
 
+pub use durations::{DISK_BOUNDS, Durations, DurationsNow, MEMORY_BOUNDS};
+pub use state::measures;
 pub use state::{
     EngineKind, Fatal, HashKvSum, Member, OpenError, RangeCursor, SnapshotReceiver, SnapshotView,
     Store, StoreOptions, StoreSize,

@@ -29,6 +29,7 @@ mod core;
 mod flush;
 mod home;
 mod install;
+pub mod measures;
 mod members;
 mod open;
 mod past;

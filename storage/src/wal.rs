@@ -55,7 +55,7 @@ use writer::Writer;
 
 pub use bytes::Bytes;
 pub use error::{Damage, WalError};
-pub use metrics::{BUCKETS, Durations, DurationsNow, WalMetrics};
+pub use metrics::WalMetrics;
 
 /// Called once with the fate of what was asked for, on the log's own task: it must be quick and must not block.
 pub type Done = Box<dyn FnOnce(Result<(), WalError>) + Send>;

@@ -186,7 +186,11 @@ impl Group {
         Ok(lines)
     }
 
-    async fn ask(
+    /// One call to a member; the answer, or the status as scripts tell it.
+    ///
+    /// # Errors
+    /// The server's status, or why there is none.
+    pub async fn ask(
         &mut self,
         schema: &Schema,
         at: usize,

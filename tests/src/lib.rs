@@ -16,6 +16,7 @@ pub mod ctl;
 pub mod expand;
 pub mod group;
 pub mod manner;
+pub mod metrics;
 pub mod parallel;
 pub mod ports;
 pub mod print;

@@ -61,6 +61,14 @@ pub async fn metrics(url: &str, names: &str) -> Result<Vec<String>, String> {
     Ok(names.split_whitespace().map(mark).collect())
 }
 
+/// The body of `/metrics`.
+///
+/// # Errors
+/// As [`request`].
+pub async fn metrics_page(url: &str) -> Result<String, String> {
+    Ok(send(url, "GET /metrics").await?.body)
+}
+
 async fn send(url: &str, text: &str) -> Result<Answer, String> {
     let address = url.trim_start_matches("http://");
     let mut stream = TcpStream::connect(address)

@@ -2,6 +2,7 @@
 
 use super::RaftHandle;
 use crate::error::Reason;
+use crate::network::Traffic;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,14 @@ impl RaftHandle {
     /// `NoLeader` when the question did not leave this member, `StreamBroken` when no answer came.
     pub async fn ask(&self, member: MemberId, ask: Ask, within: Duration) -> Result<Reply, Reason> {
         self.node.ask_services(member, ask, within).await
+    }
+
+    /// What this member exchanged with each other since its start.
+    pub fn traffic(&self) -> BTreeMap<MemberId, Traffic> {
+        let all = self.node.links().traffic();
+        all.into_iter()
+            .map(|(id, traffic)| (MemberId(id), traffic))
+            .collect()
     }
 
     /// Members that acknowledged a heartbeat of the leader `within` this time, the leader among them, each with

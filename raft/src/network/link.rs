@@ -7,6 +7,7 @@
 //! - What is queued is bounded by the callers: a session's window, flights, rounds.
 
 use super::greeting::{Identity, NoStream, Refused, greet};
+use super::traffic::Traffic;
 use super::wire;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -51,6 +52,8 @@ pub(crate) struct Surroundings {
     pub(crate) me: Identity,
     /// Peer URLs of a member, looked up at every dial.
     pub(crate) addresses: Box<dyn Fn(u64) -> Vec<String> + Send + Sync>,
+    /// Time between two heartbeats.
+    pub(crate) heartbeat: Duration,
     /// Told when a peer refuses to talk.
     pub(crate) refused: Box<dyn Fn(&Refused) + Send + Sync>,
 }
@@ -82,6 +85,9 @@ struct State {
     last_error: String,
     /// Whether the log says that the peer is lost.
     told_lost: bool,
+    traffic: Traffic,
+    /// Heartbeats that wait for their answers.
+    beats: BTreeMap<u64, Instant>,
 }
 
 impl Link {
@@ -99,6 +105,8 @@ impl Link {
             retry_at: Instant(0),
             last_error: String::new(),
             told_lost: false,
+            traffic: Traffic::default(),
+            beats: BTreeMap::new(),
         };
         Link(Arc::new(Shared {
             around,
@@ -114,6 +122,18 @@ impl Link {
 
     pub(crate) fn env(&self) -> &Env {
         &self.0.around.env
+    }
+
+    /// What went over this link and over the streams the peer opened.
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.0.state.lock().traffic.clone()
+    }
+
+    /// A message of a stream that the peer opened.
+    pub(super) fn count(&self, received: usize, sent: usize) {
+        let traffic = &mut self.0.state.lock().traffic;
+        traffic.received_bytes += received as u64;
+        traffic.sent_bytes += sent as u64;
     }
 
     /// A number for appends that belong together, unlike any other on this link.
@@ -145,6 +165,9 @@ impl Link {
         let id = state.next_id;
         state.next_id += 1;
         state.waiting.insert(id, tx);
+        if matches!(&body, request::Body::Append(append) if append.entries.is_empty()) {
+            state.beats.insert(id, now);
+        }
         let bytes = Request {
             id,
             body: Some(body),
@@ -235,7 +258,11 @@ impl Link {
         mut to: Box<dyn NetSend>,
     ) -> std::io::Error {
         while let Some((id, bytes)) = outbox.recv().await {
-            self.0.state.lock().sent_through = id;
+            {
+                let mut state = self.0.state.lock();
+                state.sent_through = id;
+                state.traffic.sent_bytes += bytes.len() as u64;
+            }
             if let Err(error) = to.send(bytes).await {
                 return error;
             }
@@ -250,6 +277,7 @@ impl Link {
                 Ok(None) => return std::io::Error::from(std::io::ErrorKind::UnexpectedEof),
                 Err(error) => return error,
             };
+            let length = bytes.len() as u64;
             let response: Response = match wire::decode(bytes) {
                 Ok(response) => response,
                 Err(text) => return std::io::Error::new(std::io::ErrorKind::InvalidData, text),
@@ -258,6 +286,11 @@ impl Link {
             let mut state = self.0.state.lock();
             state.heard = now;
             state.silent_since = None;
+            state.traffic.received_bytes += length;
+            if let Some(begun) = state.beats.remove(&response.id) {
+                let interval = self.0.around.heartbeat;
+                state.traffic.answered(now - begun, interval);
+            }
             let waiting = state.waiting.remove(&response.id);
             drop(state);
             let answer = match response.body {
@@ -299,6 +332,9 @@ impl Link {
 
     fn fail_waiting(&self, mut state: parking_lot::MutexGuard<'_, State>, why: String) {
         state.outbox = None;
+        state.traffic.sent_failures += 1;
+        state.traffic.late_heartbeats += state.beats.len() as u64;
+        state.beats.clear();
         state.last_error.clone_from(&why);
         let sent_through = state.sent_through;
         let waiting = std::mem::take(&mut state.waiting);
@@ -371,6 +407,8 @@ impl Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        self.link.0.state.lock().waiting.remove(&self.id);
+        let mut state = self.link.0.state.lock();
+        state.waiting.remove(&self.id);
+        state.traffic.late_heartbeats += u64::from(state.beats.remove(&self.id).is_some());
     }
 }

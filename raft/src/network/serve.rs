@@ -69,7 +69,10 @@ async fn accept(node: Node, kind: StreamKind, mut stream: Box<dyn NetStream>) {
 async fn read(node: &Node, peer: MemberId, stream: Box<dyn NetStream>) -> String {
     let (to, mut from) = stream.split();
     let (tx, rx) = mpsc::unbounded_channel();
-    let sender = node.env().spawn("peer-replies", write(rx, to));
+    let link = node.links().to(peer.0);
+    let sender = node
+        .env()
+        .spawn("peer-replies", write(rx, to, link.clone()));
     let replies = Replies(tx);
     let mut session = None;
     let ended = loop {
@@ -78,6 +81,7 @@ async fn read(node: &Node, peer: MemberId, stream: Box<dyn NetStream>) -> String
             Ok(None) => break "closed".to_owned(),
             Err(error) => break error.to_string(),
         };
+        link.count(bytes.len(), 0);
         let request: Request = match wire::decode(bytes) {
             Ok(request) => request,
             Err(text) => break text,
@@ -105,8 +109,13 @@ async fn read(node: &Node, peer: MemberId, stream: Box<dyn NetStream>) -> String
     ended
 }
 
-async fn write(mut replies: mpsc::UnboundedReceiver<Bytes>, mut to: Box<dyn NetSend>) {
+async fn write(
+    mut replies: mpsc::UnboundedReceiver<Bytes>,
+    mut to: Box<dyn NetSend>,
+    link: super::link::Link,
+) {
     while let Some(bytes) = replies.recv().await {
+        link.count(0, bytes.len());
         if to.send(bytes).await.is_err() {
             return;
         }

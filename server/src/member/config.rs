@@ -159,13 +159,13 @@ pub struct MemberConfig {
     pub max_request_bytes: usize,
     /// Automatic compaction.
     pub compaction: Compaction,
-    /// Revisions removed in one step of a compaction.
+    /// Keys looked at in one step of the sweep after a compaction.
     pub compaction_batch: usize,
     /// Pause between such steps.
     pub compaction_pause: Duration,
     /// Idle time after which a watch that asked for it hears of progress.
     pub progress_interval: Duration,
-    /// Applies slower than this are logged; zero logs none.
+    /// Applies and reads that take longer are logged and counted.
     pub warn_apply: Duration,
     /// Learners in the membership at most.
     pub max_learners: usize,
@@ -204,6 +204,16 @@ impl MemberConfig {
             strict_reconfig: true,
             cluster: ClusterOptions::default(),
             tuning: Tuning::default(),
+        }
+    }
+
+    /// The sizes and rhythms of the state.
+    pub fn store_options(&self) -> StoreOptions {
+        StoreOptions {
+            warn_apply: self.warn_apply,
+            sweep_keys: self.compaction_batch,
+            sweep_pause: self.compaction_pause,
+            ..self.tuning.store
         }
     }
 

@@ -10,6 +10,7 @@ pub use promotion::Readiness;
 use super::context::{Context, reason_error};
 use attempts::Attempts;
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tenon_env::Instant;
 use tenon_proto::caller::Caller;
@@ -258,10 +259,16 @@ impl Cluster {
             self.context.read_barrier().await?;
         };
         self.wait_applied(index).await;
+        self.count_promotion();
         Ok(pb::MemberPromoteResponse {
             header: self.header(),
             members: self.members(),
         })
+    }
+
+    fn count_promotion(&self) {
+        let counters = self.context.counters();
+        counters.promotions.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Judges a change by the members as they are and as the leader hears them.

@@ -1,52 +1,24 @@
 //! Room `server/service`: what all services share: the member's raft, store and identity, the answer's
 //! header, and the one way to propose a command or to wait for a linearizable read.
 
+use super::counters::Counters;
 use crate::member::config::MemberConfig;
 use prost::Message;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use tenon_env::{Env, sync::watch};
 use tenon_proto::caller::Caller;
-use tenon_proto::command::{Command, CommandResult, command::Body};
+use tenon_proto::command::{Command, CommandResult, command::Body, command_result::Outcome};
 use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb::ResponseHeader;
 use tenon_proto::ids::{ClusterId, MemberId};
 use tenon_raft::{ProposeError, RaftHandle, RaftStatus, ReadError, Reason};
 use tenon_storage::Store;
+use tenon_storage::measures::operation_name;
 use tenon_storage::wal::Wal;
 
 /// Committed entries that may wait for their apply before new commands are refused.
 const UNAPPLIED_MAX: u64 = 5000;
-
-/// Operations on keys that this member's clients asked for and got.
-#[derive(Debug, Default)]
-pub struct Operations {
-    /// Puts, those in transactions included.
-    pub puts: AtomicU64,
-    /// Deletions, those in transactions included.
-    pub deletes: AtomicU64,
-    /// Ranges, those in transactions included.
-    pub ranges: AtomicU64,
-    /// Transactions, nested ones not counted.
-    pub txns: AtomicU64,
-}
-
-/// Counts that only services know.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Operations on keys.
-    pub operations: Operations,
-    /// Commands waiting for their answer.
-    pub pending: AtomicI64,
-    /// Commands that failed for other reasons than their content.
-    pub failed: AtomicU64,
-    /// Linearizable reads that failed.
-    pub reads_failed: AtomicU64,
-    /// Linearizable reads that were slow or timed out.
-    pub reads_slow: AtomicU64,
-    /// Leaders that came after another one or after none.
-    pub leader_changes: AtomicU64,
-}
 
 struct Shared {
     env: Env,
@@ -215,6 +187,7 @@ impl Context {
     pub async fn propose(&self, body: Body) -> Result<CommandResult, Error> {
         let shared = &self.shared;
         self.check_backlog()?;
+        let operation = operation_name(&body);
         let command = Command {
             caller: None,
             auth_revision: 0,
@@ -226,10 +199,18 @@ impl Context {
         if command.encoded_len() > shared.config.max_request_bytes {
             return Err(Error::RequestTooLarge);
         }
-        let deadline = shared.env.now() + shared.config.request_timeout();
+        let began = shared.env.now();
+        let deadline = began + shared.config.request_timeout();
         let pending = Pending::new(&shared.counters.pending);
         let outcome = shared.raft.propose(command, deadline).await;
         drop(pending);
+        if let Some(operation) = operation {
+            let refused =
+                |result: &CommandResult| matches!(result.outcome, Some(Outcome::Error(_)));
+            let success = outcome.as_ref().is_ok_and(|a| !refused(&a.result));
+            let took = shared.env.now() - began;
+            shared.counters.requests.observe(operation, success, took);
+        }
         match outcome {
             Ok(applied) => Ok(applied.result),
             Err(error) => {

@@ -1,10 +1,10 @@
 //! Room `server/service`: etcd's KV service. Reads go to the store, behind a read barrier unless they are
 //! serializable; writes go through the log.
 
-use super::context::{Context, Operations};
+use super::context::Context;
 use super::quota;
 use super::stream::{self, Parts};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use tenon_proto::caller::Caller;
 use tenon_proto::command::command::Body;
 use tenon_proto::error::Error;
@@ -32,14 +32,29 @@ impl Kv {
     ) -> Result<pb::RangeResponse, Error> {
         check::range(&request)?;
         self.context.authorise(caller)?;
+        let began = self.context.env().now();
+        let outcome = self.read(&request).await;
+        let took = self.context.env().now() - began;
+        let requests = &self.context.counters().requests;
+        requests.observe("Range", outcome.is_ok(), took);
+        let mut response = outcome?;
+        self.count_ranges(1);
+        self.context.fill(&mut response.header);
+        Ok(response)
+    }
+
+    async fn read(&self, request: &pb::RangeRequest) -> Result<pb::RangeResponse, Error> {
         if !request.serializable {
             self.refuse_learner()?;
             self.context.read_barrier().await?;
         }
-        let mut response = self.context.store().range(&request)?;
-        self.count(|operations| &operations.ranges);
-        self.context.fill(&mut response.header);
-        Ok(response)
+        let (env, store) = (self.context.env(), self.context.store());
+        let began = env.now();
+        let outcome = store.range(request);
+        let took = env.now() - began;
+        self.context.counters().range_reads[usize::from(outcome.is_ok())].observe(took);
+        store.measures().took("Range", took);
+        outcome
     }
 
     /// Reads an interval in parts, all at the revision of the first, and sends them to `out`. Ends early
@@ -74,7 +89,6 @@ impl Kv {
         check::put(&request)?;
         self.context.authorise(caller)?;
         let mut response: pb::PutResponse = self.write(request.into()).await?;
-        self.count(|operations| &operations.puts);
         self.context.fill(&mut response.header);
         Ok(response)
     }
@@ -88,7 +102,6 @@ impl Kv {
         check::delete_range(&request)?;
         self.context.authorise(caller)?;
         let mut response: pb::DeleteRangeResponse = self.write(request.into()).await?;
-        self.count(|operations| &operations.deletes);
         self.context.fill(&mut response.header);
         Ok(response)
     }
@@ -105,12 +118,14 @@ impl Kv {
             if !check::txn_is_serializable(&request) {
                 self.context.read_barrier().await?;
             }
-            self.context.store().read_txn(&request)?
+            let response = self.context.store().read_txn(&request)?;
+            let counters = self.context.counters();
+            counters.read_txns.fetch_add(1, Ordering::Relaxed);
+            response
         } else {
             self.write(request.into()).await?
         };
-        self.count(|operations| &operations.txns);
-        self.count_inside(&response);
+        self.count_ranges(ranges_inside(&response));
         self.context.fill(&mut response.header);
         Ok(response)
     }
@@ -133,22 +148,9 @@ impl Kv {
         Ok(response)
     }
 
-    fn count(&self, of: impl FnOnce(&Operations) -> &AtomicU64) {
-        of(&self.context.counters().operations).fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn count_inside(&self, txn: &pb::TxnResponse) {
-        for op in &txn.responses {
-            match &op.response {
-                Some(Response::ResponseRange(_)) => self.count(|operations| &operations.ranges),
-                Some(Response::ResponsePut(_)) => self.count(|operations| &operations.puts),
-                Some(Response::ResponseDeleteRange(_)) => {
-                    self.count(|operations| &operations.deletes);
-                }
-                Some(Response::ResponseTxn(nested)) => self.count_inside(nested),
-                None => {}
-            }
-        }
+    fn count_ranges(&self, more: u64) {
+        let counters = self.context.counters();
+        counters.ranges.fetch_add(more, Ordering::Relaxed);
     }
 
     /// A learner answers serializable ranges only.
@@ -168,4 +170,14 @@ impl Kv {
         quota::check(&self.context, &body).await?;
         T::try_from(self.context.propose(body).await?)
     }
+}
+
+/// Ranges in a transaction that ran.
+fn ranges_inside(txn: &pb::TxnResponse) -> u64 {
+    let each = |op: &pb::ResponseOp| match &op.response {
+        Some(Response::ResponseRange(_)) => 1,
+        Some(Response::ResponseTxn(nested)) => ranges_inside(nested),
+        _ => 0,
+    };
+    txn.responses.iter().map(each).sum()
 }

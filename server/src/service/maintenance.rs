@@ -108,7 +108,10 @@ impl Maintenance {
         caller: &Caller,
         _: pb::DefragmentRequest,
     ) -> Result<pb::DefragmentResponse, Error> {
+        let began = self.context.env().now();
         self.context.authorise(caller)?;
+        let took = self.context.env().now() - began;
+        self.context.counters().defragmentations.observe(took);
         Ok(pb::DefragmentResponse { header: None })
     }
 

@@ -25,6 +25,7 @@ const STALL_MAX: Duration = Duration::from_secs(60);
 
 /// Sends the state to `out`: everything applied when this was called. Ends early when the receiver is gone.
 pub(super) async fn send(context: &Context, out: &Blobs) -> Result<(), Error> {
+    let began = context.env().now();
     let within = context.config().request_timeout();
     let drained = context
         .env()
@@ -54,6 +55,8 @@ pub(super) async fn send(context: &Context, out: &Blobs) -> Result<(), Error> {
         }
     }
     assert_eq!(writer.written(), total, "a snapshot is as long as was said");
+    let took = context.env().now() - began;
+    context.counters().snapshots.observe(took);
     Ok(())
 }
 

@@ -9,6 +9,7 @@ pub mod parse;
 mod retention;
 pub mod settings;
 pub mod table;
+mod tls;
 pub mod url;
 pub mod usage;
 pub mod value;

@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
+use tenon_proto::code::Code;
 use tonic::body::Body;
 
 /// What one listener serves. Cloning is cheap.
@@ -32,6 +33,9 @@ impl hyper::service::Service<Request<Incoming>> for Front {
                 Box::pin(async move { Ok(refused) })
             }
             Some(rpc) if is_grpc(&request) => {
+                if let Some(refused) = late_at_once(&request, rpc) {
+                    return Box::pin(async move { Ok(refused) });
+                }
                 let (rpc, path) = (rpc.clone(), request.uri().path_and_query().cloned());
                 Box::pin(async move {
                     let response = rpc.call(request).await;
@@ -58,19 +62,59 @@ fn is_grpc<B>(request: &Request<B>) -> bool {
 
 /// The answer of etcd's gRPC library.
 fn not_post(method: &Method) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
     let text = format!("Received a HEADERS frame with :method \"{method}\" which should be POST");
+    refusal(StatusCode::METHOD_NOT_ALLOWED, "13", &text)
+}
+
+/// An answer without a message, in the words of etcd's gRPC library.
+fn refusal(http: StatusCode, code: &'static str, text: &str) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = http;
     let headers = response.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/grpc"),
     );
-    headers.insert("grpc-status", HeaderValue::from_static("13"));
-    if let Ok(value) = HeaderValue::from_str(&text) {
+    headers.insert("grpc-status", HeaderValue::from_static(code));
+    if let Ok(value) = HeaderValue::from_str(text) {
         headers.insert("grpc-message", value);
     }
     response
+}
+
+/// The answer to a call whose time is over as it comes, or whose time cannot be read. Any other time the
+/// client minds itself.
+fn late_at_once<B>(request: &Request<B>, rpc: &Rpc) -> Option<Response<Body>> {
+    let timeout = request.headers().get("grpc-timeout")?;
+    match read_timeout(&String::from_utf8_lossy(timeout.as_bytes())) {
+        Ok(count) if count > 0 => None,
+        Ok(_) => {
+            rpc.refused(request.uri().path(), Code::DeadlineExceeded);
+            let text = "context deadline exceeded";
+            Some(refusal(StatusCode::OK, "4", text))
+        }
+        Err(why) => {
+            let text = format!("malformed grpc-timeout: {why}");
+            Some(refusal(StatusCode::BAD_REQUEST, "13", &text))
+        }
+    }
+}
+
+/// The number of units in a `grpc-timeout`; the errors are those of etcd's gRPC library.
+fn read_timeout(text: &str) -> Result<i64, String> {
+    if text.len() < 2 {
+        return Err(format!("transport: timeout string is too short: {text:?}"));
+    }
+    if text.len() > 9 {
+        return Err(format!("transport: timeout string is too long: {text:?}"));
+    }
+    let Some(count) = text.strip_suffix(['H', 'M', 'S', 'm', 'u', 'n']) else {
+        return Err(format!(
+            "transport: timeout unit is not recognized: {text:?}"
+        ));
+    };
+    let bad = |_| format!("strconv.ParseInt: parsing {count:?}: invalid syntax");
+    count.parse().map_err(bad)
 }
 
 const UNIMPLEMENTED: &[u8] = b"12";
@@ -89,7 +133,7 @@ fn correct(path: &str, mut response: Response<Body>, rpc: &Rpc) -> Response<Body
         (UNIMPLEMENTED, None) => unknown_method(path),
         (OUT_OF_RANGE, Some(message)) => match too_large(message) {
             Some((size, max)) => {
-                rpc.refused_too_large(path);
+                rpc.refused(path, Code::ResourceExhausted);
                 response
                     .headers_mut()
                     .insert("grpc-status", HeaderValue::from_static("8"));
@@ -151,6 +195,25 @@ mod tests {
         let refused = not_post(&Method::GET);
         assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED);
         assert_eq!(refused.headers()["grpc-status"], "13");
+    }
+
+    #[test]
+    fn times_are_read_as_gos_library_reads_them() {
+        for (text, count) in [("1S", 1), ("0n", 0), ("99999999H", 99_999_999), ("-1m", -1)] {
+            assert_eq!(read_timeout(text), Ok(count));
+        }
+        for (text, why) in [
+            ("", "transport: timeout string is too short: \"\""),
+            ("5", "transport: timeout string is too short: \"5\""),
+            (
+                "123456789S",
+                "transport: timeout string is too long: \"123456789S\"",
+            ),
+            ("5x", "transport: timeout unit is not recognized: \"5x\""),
+            ("aS", "strconv.ParseInt: parsing \"a\": invalid syntax"),
+        ] {
+            assert_eq!(read_timeout(text), Err(why.to_owned()));
+        }
     }
 
     #[test]

@@ -121,14 +121,11 @@ impl Rpc {
         service == "tenon.host.v1.Host" || rows.any(|row| row == service)
     }
 
-    /// Counts a message that the gRPC layer refused for its size.
-    pub fn refused_too_large(&self, path: &str) {
+    /// Counts a call that the gRPC layer refused.
+    pub fn refused(&self, path: &str, code: Code) {
         if let Some(method) = Method::from_path(path) {
             self.servers.gate.metrics.started(method);
-            self.servers
-                .gate
-                .metrics
-                .handled(method, Code::ResourceExhausted, None);
+            self.servers.gate.metrics.handled(method, code, None);
         }
     }
 

@@ -7,6 +7,7 @@ mod peer;
 mod text;
 
 use crate::host::door::Door;
+use crate::shell::flags::value::Gate;
 use crate::shell::metrics::grpc::GrpcMetrics;
 use axum::Router;
 use axum::body::Body;
@@ -46,6 +47,8 @@ pub struct Shared {
     pub grpc: Arc<GrpcMetrics>,
     /// Counts of health checks.
     pub health: HealthCounts,
+    /// Feature gates.
+    pub gates: Vec<Gate>,
     /// Command line, for `/debug/vars`.
     pub command_line: Vec<String>,
     /// Allowed origins.

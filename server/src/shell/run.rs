@@ -47,6 +47,7 @@ pub fn main(persona: Persona, args: &[String]) -> ExitCode {
         );
     }
     tracing::info!(args = ?args, "running");
+    raise_descriptors();
     // The allocator asks for huge pages; an idle member would then hold 2 MiB where it touched a few KiB.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -61,6 +62,23 @@ pub fn main(persona: Persona, args: &[String]) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => fatal(&reason),
+    }
+}
+
+/// Every connection takes a file descriptor. The lower of the two limits is one for programs that cannot count
+/// beyond 1024; Go's runtime raises it too.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return;
+    }
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit of open files stays where it is");
     }
 }
 

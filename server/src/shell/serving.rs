@@ -127,6 +127,7 @@ impl Serving {
             door: door.clone(),
             grpc: grpc.clone(),
             health: HealthCounts::default(),
+            gates: config.gates.clone(),
             command_line: args.to_vec(),
             cors: config.cors.clone(),
             hosts: config.host_whitelist.clone(),

@@ -1,6 +1,9 @@
 //! Room storage, engines: redb 4 over `env`'s disk. Every commit is immediate, two-phase and saves the
 //! allocator's state (quick repair), so that opening after a kill takes no time.
 //!
+//! A file is read whole when it is opened, each page checked against the sum that its parent keeps of it: what
+//! changed since redb wrote it is refused, not served.
+//!
 //! redb reuses room but never gives it back to the file system; with steady compaction the file levels
 //! off.
 
@@ -91,10 +94,17 @@ impl RedbEngine {
     ) -> Result<RedbEngine, EngineError> {
         let file = disk.open(path, mode).map_err(failed)?;
         let backend = DiskBackend::new(file).map_err(failed)?;
+        let damaged = |what: String| EngineError::Damaged(format!("{}: {what}", path.display()));
+        let there = mode == OpenMode::ReadWrite;
+        if there && backend.length() == 0 {
+            // redb would take it for a new one.
+            return Err(damaged("the file is empty".to_owned()));
+        }
         let opened = Database::builder()
             .set_cache_size(cache_bytes)
+            .set_check_integrity_on_open(there)
             .create_with_backend(backend.clone())
-            .map_err(|error| EngineError::Damaged(error.to_string()));
+            .map_err(|error| damaged(error.to_string()));
         if let Some(refused) = backend.held_back() {
             return Err(EngineError::Stalled(refused));
         }
@@ -298,3 +308,7 @@ impl Tables for RedbView {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "redb_tests.rs"]
+mod tests;

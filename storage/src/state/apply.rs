@@ -68,12 +68,17 @@ pub(crate) fn batch(
     let mut state = inner.state.write();
     check_next(&state, id);
     let mut results = Vec::with_capacity(batch.commands.len());
+    let mut began = inner.env.now();
     for command in &batch.commands {
-        let outcome = match dispatch(inner, &mut state, id, command) {
-            Ok(outcome) => outcome,
-            Err(Refused::Client(error)) => Outcome::Error(error.into()),
+        let (outcome, refused) = match dispatch(inner, &mut state, id, command) {
+            Ok(outcome) => (outcome, None),
+            Err(Refused::Client(error)) => (Outcome::Error(error.clone().into()), Some(error)),
             Err(Refused::Fatal(reason)) => return Err(inner.give_up(reason)),
         };
+        let now = inner.env.now();
+        let measures = &inner.measures;
+        measures.applied(command.body.as_ref(), refused.as_ref(), now - began);
+        began = now;
         results.push(CommandResult {
             outcome: Some(outcome),
         });

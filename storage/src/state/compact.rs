@@ -16,10 +16,6 @@ use std::time::Duration;
 use tenon_env::Lane;
 use tenon_proto::ids::Revision;
 
-/// Keys looked at while the lock is held once.
-const KEYS_PER_STEP: usize = 2_000;
-/// Pause between two steps, for readers and writers.
-const STEP_PAUSE: Duration = Duration::from_millis(1);
 /// How often a sweep looks whether older reads have ended.
 const PIN_RETRY: Duration = Duration::from_millis(100);
 /// Removals queued at which the sweep waits for the drain.
@@ -87,22 +83,23 @@ async fn sweep(inner: &Arc<Inner>, at: i64, by: u64) -> bool {
             Ok(Swept::All) => break,
             Err(_gone) => return false,
         }
-        if !pause(inner, STEP_PAUSE).await {
+        if !pause(inner, inner.options.sweep_pause).await {
             return false;
         }
     }
     inner.state.write().pending.finish_sweep(at);
+    let wall_s = inner.env.clock.wall_ms() / 1000;
+    inner.measures.compaction_ended(wall_s);
     inner.wake_flusher(0);
     true
 }
 
 /// One step under the lock. Blocking, short.
 pub(crate) fn step(inner: &Inner, after: Option<&[u8]>, at: i64, by: u64) -> Swept {
-    let mut removed = Vec::new();
+    let (mut removed, keys) = (Vec::new(), inner.options.sweep_keys.max(1));
     let mut state = inner.state.write();
-    let swept = state
-        .index
-        .sweep(after, KEYS_PER_STEP, at, |key| removed.push(key));
+    let swept = state.index.sweep(after, keys, at, |key| removed.push(key));
+    inner.measures.compacted(removed.len());
     let removals = removed.into_iter().map(|key| Removal { key, after: by });
     state.pending.push_removals(removals);
     drop(state);

@@ -3,6 +3,7 @@
 
 use super::alarms::Alarms;
 use super::checkpoint::Rhythm;
+use super::measures::Measures;
 use super::members::Members;
 use super::pending::{Cut, Mark, Pending};
 use super::pins::Pins;
@@ -13,7 +14,6 @@ use crate::mvcc::index::Index;
 use crate::mvcc::read_cache::ReadCache;
 use crate::mvcc::recent::Recent;
 use crate::mvcc::record::Writer;
-use crate::wal::Durations;
 use crate::watch::WatchHub;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -53,8 +53,8 @@ pub(crate) struct Inner {
     pub stalled: Mutex<Option<Cut>>,
     /// When the next checkpoint is due.
     pub checkpoint: Rhythm,
-    /// How long the engine's commits took.
-    pub commits: Durations,
+    /// Counts and times.
+    pub measures: Measures,
     /// Wakes the flusher.
     pub work: Notify,
     /// Wakes the flusher before its interval is over.

@@ -162,7 +162,7 @@ pub(crate) fn drain(inner: &Inner) -> Result<Drained, EngineError> {
     };
     let began = inner.env.now();
     let committed = inner.engine().commit(&batch);
-    inner.commits.observe(inner.env.now() - began);
+    inner.measures.commits.observe(inner.env.now() - began);
     match committed {
         Ok(()) => {}
         Err(stalled @ EngineError::Stalled(_)) => {

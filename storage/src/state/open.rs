@@ -54,7 +54,7 @@ pub(crate) fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Inner
         watches: WatchHub::new(state.revision, state.compacted, options.watch),
         pins: Arc::default(),
         checkpoint: super::checkpoint::Rhythm::new(checkpoint, options.checkpoint_bytes),
-        commits: crate::wal::Durations::default(),
+        measures: super::measures::Measures::new(options.warn_apply),
         wal_flushed: AtomicU64::new(0),
         durable: watch::Sender::new(LogIndex(durable)),
         swept: watch::Sender::new(Revision(state.swept)),

@@ -3,6 +3,7 @@
 use super::agree::{self, Disagreement};
 use super::core::Inner;
 use super::install::SnapshotReceiver;
+use super::measures::Measures;
 use super::members::Member;
 use super::read::RangeCursor;
 use super::rows::Meta;
@@ -11,7 +12,7 @@ use super::sums::HashKvSum;
 use super::{apply, checkpoint, compact, flush, install, open, read, sums};
 use crate::engine::{Durability, EngineError, Table};
 use crate::lease::Lessor;
-use crate::wal::{DurationsNow, Recovery};
+use crate::wal::Recovery;
 use crate::watch::{History, WatchHub, WatchOptions};
 use parking_lot::Mutex;
 use std::path::Path;
@@ -110,6 +111,12 @@ pub struct StoreOptions {
     /// For an engine that keeps nothing itself: bytes drained after which a checkpoint is written, at
     /// least; a large state waits for half its own size.
     pub checkpoint_bytes: u64,
+    /// Applies and reads that take longer are logged and counted.
+    pub warn_apply: Duration,
+    /// Keys a sweep after a compaction looks at while it holds the lock once; at least 1.
+    pub sweep_keys: usize,
+    /// Pause between two steps of a sweep, for readers and writers.
+    pub sweep_pause: Duration,
     /// Bounds of the watches.
     pub watch: WatchOptions,
 }
@@ -125,6 +132,9 @@ impl Default for StoreOptions {
             drain_bytes: 8 << 20,
             drain_interval: Duration::from_millis(100),
             checkpoint_bytes: 64 << 20,
+            warn_apply: Duration::from_millis(100),
+            sweep_keys: 1_000,
+            sweep_pause: Duration::from_millis(10),
             watch: WatchOptions::default(),
         }
     }
@@ -325,7 +335,11 @@ impl Store {
     /// # Errors
     /// `FutureRev`, `Compacted`; `Stopped` for a lost store.
     pub fn hash_kv(&self, revision: Revision) -> Result<HashKvSum, Error> {
-        sums::hash_kv(&self.inner, revision.get())
+        let began = self.inner.env.now();
+        let sum = sums::hash_kv(&self.inner, revision.get());
+        let took = self.inner.env.now() - began;
+        self.inner.measures.hashes_of_revisions.observe(took);
+        sum
     }
 
     /// A sum over everything stored, for tests. Blocking and long.
@@ -333,7 +347,13 @@ impl Store {
     /// # Errors
     /// `Stopped` for a lost store.
     pub fn hash(&self) -> Result<u32, Error> {
-        sums::hash(&self.inner)
+        let began = self.inner.env.now();
+        let sum = sums::hash(&self.inner);
+        self.inner
+            .measures
+            .hashes
+            .observe(self.inner.env.now() - began);
+        sum
     }
 
     /// Waits until this member's engine has removed what the compaction at `revision` passed
@@ -347,9 +367,9 @@ impl Store {
         self.inner.state.read().index.len()
     }
 
-    /// How long the engine's commits took (`etcd_disk_backend_commit_duration_seconds`).
-    pub fn commit_durations(&self) -> DurationsNow {
-        self.inner.commits.now()
+    /// What is counted and timed for metrics.
+    pub fn measures(&self) -> &Measures {
+        &self.inner.measures
     }
 
     /// Bytes taken.

@@ -1,53 +1,8 @@
 //! Room `storage`, WAL: counters the shell exports. Atomics only; reading them disturbs nobody.
 
+use crate::durations::Durations;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-
-/// Upper bounds of the buckets, seconds: 0.001 · 2^k.
-pub const BUCKETS: [f64; 14] = [
-    0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096,
-    8.192,
-];
-
-/// A histogram of durations with etcd's buckets for disk latencies.
-#[derive(Debug, Default)]
-pub struct Durations {
-    buckets: [AtomicU64; BUCKETS.len()],
-    count: AtomicU64,
-    sum_nanos: AtomicU64,
-}
-
-/// What a [`Durations`] held at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct DurationsNow {
-    /// Observations no longer than [`BUCKETS`]`[k]` and longer than the one before: not cumulative.
-    pub buckets: [u64; BUCKETS.len()],
-    /// All observations, those longer than the last bucket included.
-    pub count: u64,
-    /// Their sum in seconds.
-    pub sum_seconds: f64,
-}
-
-impl Durations {
-    pub(crate) fn observe(&self, took: Duration) {
-        let seconds = took.as_secs_f64();
-        if let Some(k) = BUCKETS.iter().position(|bound| seconds <= *bound) {
-            self.buckets[k].fetch_add(1, Ordering::Relaxed);
-        }
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.sum_nanos.fetch_add(nanos, Ordering::Relaxed);
-        self.count.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The values now; fields may be a few observations apart.
-    pub fn now(&self) -> DurationsNow {
-        DurationsNow {
-            buckets: std::array::from_fn(|k| self.buckets[k].load(Ordering::Relaxed)),
-            count: self.count.load(Ordering::Relaxed),
-            sum_seconds: self.sum_nanos.load(Ordering::Relaxed) as f64 / 1e9,
-        }
-    }
-}
 
 /// Counters of one log.
 #[derive(Debug, Default)]

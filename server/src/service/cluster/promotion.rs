@@ -51,7 +51,10 @@ impl Cluster {
             }
             let (raft, premise) = (self.context.raft(), Premise::At(judged_by));
             match raft.promote(id, premise, self.deadline()).await {
-                Ok(_) => tracing::info!(member = %id, "promoted a learner that caught up"),
+                Ok(_) => {
+                    tracing::info!(member = %id, "promoted a learner that caught up");
+                    self.count_promotion();
+                }
                 // The next look judges anew.
                 Err(MemberError::NotReady(_) | MemberError::Outdated) => {}
                 Err(error) => tracing::warn!(member = %id, %error, "cannot promote a learner"),

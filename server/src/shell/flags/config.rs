@@ -5,7 +5,7 @@ use super::host::HostSettings;
 use super::retention::compaction;
 use super::settings::{Exit, Settings};
 use super::url::FlagUrl;
-use super::value::show_duration;
+use super::value::{Gate, show_duration};
 use crate::member::config::{BootstrapState, ClusterOptions, MemberConfig, Quota, Tuning};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -69,6 +69,8 @@ pub struct Config {
     pub cors: Vec<String>,
     /// Allowed `Host` headers; `*` allows all.
     pub host_whitelist: Vec<String>,
+    /// Feature gates.
+    pub gates: Vec<Gate>,
     /// Logging.
     pub log: LogConfig,
     /// Serve the gRPC latency histogram too.
@@ -110,10 +112,13 @@ impl Config {
             );
         }
         let mode = settings.text("auto-compaction-mode");
+        if mode.is_empty() {
+            return reject("undefined auto-compaction-mode");
+        }
         if mode != "periodic" && mode != "revision" {
             return reject(format!("unknown auto-compaction-mode {mode:?}"));
         }
-        check_tls_versions(settings)?;
+        super::tls::check(settings)?;
         check_rest(settings)?;
         if let Some(text) = settings.refused() {
             return reject(text);
@@ -148,6 +153,7 @@ impl Config {
             } else {
                 whitelist
             },
+            gates: settings.all_gates(),
             log,
             extensive_metrics: settings.text("metrics") == "extensive",
             warn_unary: span_or(
@@ -182,14 +188,14 @@ fn log_config(settings: &Settings) -> Result<LogConfig, Exit> {
         return Err(Exit::Panic(format!("unrecognized level: {level:?}")));
     }
     let format = settings.text("log-format");
-    if format != "json" && format != "console" {
+    if !["", "json", "console"].contains(&format.as_str()) {
         return reject(format!(
             "unknown log format: {format}, supported values json, console"
         ));
     }
     Ok(LogConfig {
         level,
-        json: format == "json",
+        json: format != "console",
         outputs,
     })
 }
@@ -289,29 +295,6 @@ fn check_ticks(settings: &Settings) -> Result<(Duration, Duration), Exit> {
     ))
 }
 
-fn check_tls_versions(settings: &Settings) -> Result<(), Exit> {
-    let (min, max) = (
-        settings.text("tls-min-version"),
-        settings.text("tls-max-version"),
-    );
-    for version in [&min, &max] {
-        if !["", "TLS1.2", "TLS1.3"].contains(&version.as_str()) {
-            return reject(format!(
-                "unexpected TLS version {version:?} (must be one of: TLS1.2, TLS1.3)"
-            ));
-        }
-    }
-    if !max.is_empty() && min > max {
-        return reject(format!(
-            "min version ({min}) is greater than max version ({max})"
-        ));
-    }
-    if min == "TLS1.3" && !settings.list("cipher-suites").is_empty() {
-        return reject("cipher suites cannot be configured when only TLS1.3 is enabled");
-    }
-    Ok(())
-}
-
 fn check_rest(settings: &Settings) -> Result<(), Exit> {
     let check = settings.nanos("compact-hash-check-time");
     if check <= 0 {
@@ -327,8 +310,19 @@ fn check_rest(settings: &Settings) -> Result<(), Exit> {
         );
     }
     let token = settings.text("auth-token");
-    if token != "simple" && !token.starts_with("jwt,") && token != "jwt" {
+    if token != "simple" && !token.is_empty() && !token.starts_with("jwt,") && token != "jwt" {
         return reject("auth: invalid auth options");
+    }
+    if settings.int("max-learners") < 0 {
+        return reject("membership: too many learner members in cluster");
+    }
+    // Where etcd panics.
+    let check = settings.nanos("corrupt-check-time");
+    if check < 0 {
+        return reject(format!(
+            "--corrupt-check-time must be >=0 (set to {})",
+            show_duration(check)
+        ));
     }
     Ok(())
 }

@@ -108,6 +108,21 @@ const REFUSED: &[(&str, &str)] = &[
         "--tls-max-version TLS1.2 --tls-min-version TLS1.3",
         "min version (TLS1.3) is greater than max version (TLS1.2)",
     ),
+    ("--cipher-suites x", "unexpected TLS cipher suite \"x\""),
+    (
+        "--cipher-suites TLS_AES_128_GCM_SHA256,",
+        "unexpected TLS cipher suite \"\"",
+    ),
+    ("--cipher-suites=", "unexpected TLS cipher suite \"\""),
+    (
+        "--max-learners -1",
+        "membership: too many learner members in cluster",
+    ),
+    (
+        "--corrupt-check-time -1s",
+        "--corrupt-check-time must be >=0 (set to -1s)",
+    ),
+    ("--auto-compaction-mode=", "undefined auto-compaction-mode"),
     (
         "--cipher-suites a --tls-min-version TLS1.3",
         "cipher suites cannot be configured when only TLS1.3 is enabled",

@@ -1,7 +1,7 @@
 //! Room `server/shell`: what was set, by whichever way, with the table's defaults behind it. Pure.
 
 use super::table::{Flag, Status, find};
-use super::value::{GATES, Value, show_duration};
+use super::value::{GATES, Gate, Value, show_duration};
 use std::collections::BTreeMap;
 
 /// Why the program ends before serving.
@@ -130,6 +130,20 @@ impl Settings {
             Some(Value::Gates(gates)) => gates.clone(),
             _ => BTreeMap::new(),
         }
+    }
+
+    /// Every feature gate. Checkpoints of leases are always on, whatever was said of their gates.
+    pub fn all_gates(&self) -> Vec<Gate> {
+        let always = |name| matches!(name, "LeaseCheckpoint" | "LeaseCheckpointPersist");
+        let gate = |(name, default): &(&'static str, bool)| Gate {
+            name,
+            stage: match *default || *name == "AllBeta" {
+                true => "BETA",
+                false => "ALPHA",
+            },
+            enabled: always(*name) || self.gate(name),
+        };
+        GATES.iter().map(gate).collect()
     }
 
     /// A feature gate: as set, or its stage's switch, or its default.

@@ -74,6 +74,17 @@ pub const GATES: &[(&str, bool)] = &[
     ("TxnModeWriteWithSharedBuffer", true),
 ];
 
+/// A feature gate as the metrics tell of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// Its name.
+    pub name: &'static str,
+    /// `ALPHA` or `BETA`.
+    pub stage: &'static str,
+    /// Whether what it stands for is on.
+    pub enabled: bool,
+}
+
 impl Kind {
     /// Reads `text`; the error is Go's text for it.
     pub fn read(self, text: &str) -> Result<Value, String> {

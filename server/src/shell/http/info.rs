@@ -2,7 +2,7 @@
 
 use super::{State, refused_unless_get, text};
 use crate::host::door::Backend;
-use crate::shell::metrics::{member, process, text as page, wal};
+use crate::shell::metrics::{member, peer, process, text as page, wal};
 use crate::version::{CLUSTER_VERSION, ETCD_VERSION};
 use axum::body::Body;
 use http::{Method, Response, StatusCode};
@@ -23,9 +23,11 @@ pub(super) async fn metrics(axum::extract::State(shared): State) -> Response<Bod
     let mut out = page::Page::default();
     if let Backend::Member(services) = shared.door.enter().backend() {
         member::write(&mut out, services);
+        peer::write(&mut out, &services.context);
         wal::write(&mut out, services.context.wal());
     }
     member::health(&mut out, &shared.health);
+    member::gates(&mut out, &shared.gates);
     shared.grpc.write(&mut out);
     process::write(&mut out);
     text::answer(StatusCode::OK, page::CONTENT_TYPE, out.finish())

@@ -1,8 +1,10 @@
 //! Room `server/shell`: the member's own metrics: raft, state, disk, watches, leases.
 
+use super::durations;
 use super::text::{Kind, Page};
 use super::wal::snapshot;
 use crate::service::{Context, Services};
+use crate::shell::flags::value::Gate;
 use crate::shell::http::HealthCounts;
 use crate::version::{CLUSTER_VERSION, ETCD_VERSION};
 use std::sync::atomic::Ordering;
@@ -14,6 +16,7 @@ pub fn write(page: &mut Page, services: &Services) {
     watches_and_leases(page, services);
     raft(page, context);
     state(page, context);
+    durations::write(page, context);
     identity(page, context);
 }
 
@@ -25,6 +28,16 @@ pub fn health(page: &mut Page, health: &HealthCounts) {
     let help = "Health requests answered false.";
     let count = health.failure.load(Ordering::Relaxed);
     page.single("etcd_server_health_failures", Kind::Counter, help, count);
+}
+
+/// Writes which feature gates are on.
+pub fn gates(page: &mut Page, gates: &[Gate]) {
+    let name = "etcd_server_feature_enabled";
+    page.family(name, Kind::Gauge, "Whether a feature is on.");
+    for gate in gates {
+        let labels = [("name", gate.name), ("stage", gate.stage)];
+        page.sample(name, &labels, u8::from(gate.enabled));
+    }
 }
 
 fn raft(page: &mut Page, context: &Context) {
@@ -88,6 +101,12 @@ fn raft(page: &mut Page, context: &Context) {
         "Failed linearizable reads.",
         failed,
     );
+    let promoted = counters.promotions.load(Ordering::Relaxed);
+    counter(
+        "etcd_server_learner_promote_successes",
+        "Learners promoted.",
+        promoted,
+    );
 }
 
 fn state(page: &mut Page, context: &Context) {
@@ -123,15 +142,17 @@ fn state(page: &mut Page, context: &Context) {
 }
 
 fn operations(page: &mut Page, context: &Context) {
-    let operations = &context.counters().operations;
+    let (measures, counters) = (context.store().measures(), context.counters());
+    let ranges = counters.ranges.load(Ordering::Relaxed);
+    let txns = measures.txns() + counters.read_txns.load(Ordering::Relaxed);
     let families = [
-        ("etcd_mvcc_put_total", "Puts.", &operations.puts),
-        ("etcd_mvcc_delete_total", "Deletions.", &operations.deletes),
-        ("etcd_mvcc_range_total", "Ranges.", &operations.ranges),
-        ("etcd_mvcc_txn_total", "Transactions.", &operations.txns),
+        ("etcd_mvcc_put_total", "Puts.", measures.puts()),
+        ("etcd_mvcc_delete_total", "Deletions.", measures.deletes()),
+        ("etcd_mvcc_range_total", "Ranges.", ranges),
+        ("etcd_mvcc_txn_total", "Transactions.", txns),
     ];
     for (name, help, count) in families {
-        page.single(name, Kind::Counter, help, count.load(Ordering::Relaxed));
+        page.single(name, Kind::Counter, help, count);
     }
     let keys = context.store().key_count();
     page.single("etcd_debugging_mvcc_keys_total", Kind::Gauge, "Keys.", keys);
@@ -141,7 +162,7 @@ fn operations(page: &mut Page, context: &Context) {
         Kind::Histogram,
         "How long commits of the engine took.",
     );
-    page.histogram(name, &[], &snapshot(&context.store().commit_durations()));
+    page.histogram(name, &[], &snapshot(&measures.commits.now()));
 }
 
 fn watches_and_leases(page: &mut Page, services: &Services) {
@@ -220,6 +241,12 @@ fn identity(page: &mut Page, context: &Context) {
     );
     let version = CLUSTER_VERSION.trim_end_matches(".0");
     page.sample("etcd_cluster_version", &[("cluster_version", version)], 1);
+    let name = "etcd_network_known_peers";
+    page.family(name, Kind::Gauge, "Members known.");
+    for member in context.store().members() {
+        let remote = member.id.to_string();
+        page.sample(name, &[("Local", &id), ("Remote", &remote)], 1);
+    }
     let name = "etcd_debugging_server_alarms";
     let alarms = context.store().alarms();
     if !alarms.is_empty() {

@@ -43,6 +43,15 @@ pub fn write(page: &mut Page) {
         );
     }
     let open = std::fs::read_dir("/proc/self/fd").map(Iterator::count).ok();
+    let most = read("limits").and_then(|limits| limit(&limits, "Max address space"));
+    if let Some(most) = most {
+        page.single(
+            "process_virtual_memory_max_bytes",
+            Kind::Gauge,
+            "Virtual memory that may be used.",
+            most,
+        );
+    }
     let limit = descriptors_max();
     for (name, value) in [("process_open_fds", open), ("os_fd_used", open)] {
         if let Some(value) = value {

@@ -2,7 +2,8 @@
 
 use super::histogram::Snapshot;
 use super::text::{Kind, Page};
-use tenon_storage::wal::{BUCKETS, DurationsNow, Wal};
+use tenon_storage::DurationsNow;
+use tenon_storage::wal::Wal;
 
 /// Writes the log's families.
 pub fn write(page: &mut Page, wal: &Wal) {
@@ -31,14 +32,11 @@ pub fn write(page: &mut Page, wal: &Wal) {
     );
 }
 
-/// Disk latencies as a histogram.
+/// Durations of the storage as a histogram.
 pub(super) fn snapshot(now: &DurationsNow) -> Snapshot {
-    let mut counts = now.buckets.to_vec();
-    let within: u64 = counts.iter().sum();
-    counts.push(now.count.saturating_sub(within));
     Snapshot {
-        bounds: &BUCKETS,
-        counts,
+        bounds: now.bounds,
+        counts: now.buckets.clone(),
         sum: now.sum_seconds,
     }
 }

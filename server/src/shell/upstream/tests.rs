@@ -46,6 +46,7 @@ async fn serve(door: &Door) -> (String, watch::Sender<bool>) {
         door: door.clone(),
         grpc: grpc.clone(),
         health: HealthCounts::default(),
+        gates: Vec::new(),
         command_line: Vec::new(),
         cors: Vec::new(),
         hosts: Vec::new(),

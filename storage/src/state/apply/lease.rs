@@ -49,6 +49,7 @@ pub(super) fn revoke(inner: &Inner, state: &mut State, id: i64) -> Answer<LeaseR
     let keys = inner.lessor.revoke(id).ok_or(Error::LeaseNotFound)?;
     let mut writing = Writing::new(inner, state);
     for key in &keys {
+        inner.measures.deleted();
         writing.delete(key)?;
     }
     let revision = writing.finish();

@@ -78,6 +78,7 @@ impl<'a> Writing<'a> {
         } else {
             request.lease
         };
+        self.inner.measures.put(request.key.len() + value.len());
         let (created, version) = live.map_or((record.main, 1), |l| (l.created, l.version + 1));
         let bytes = state.writer.put(&Pair {
             key: &request.key,
@@ -112,6 +113,7 @@ impl<'a> Writing<'a> {
                 .live()
                 .map(|live| (Bytes::copy_from_slice(key), live.record))
         };
+        self.inner.measures.deleted();
         let found: Vec<_> = self.state.index.range(interval).filter_map(live).collect();
         let mut pairs = Vec::new();
         if with_pairs {
