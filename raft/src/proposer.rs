@@ -48,8 +48,18 @@ struct Queue {
     closed: bool,
 }
 
+/// Where a batch may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// To this member as leader; some of its commands may go nowhere else.
+    Here,
+    /// To any leader.
+    Away,
+}
+
 /// One batch on its way out. Its slot is free again when it is dropped.
 pub(crate) struct Departure {
+    pub(crate) route: Route,
     pub(crate) proposal: Proposal,
     pub(crate) ticket: Ticket,
     pub(crate) slot: tokio::sync::OwnedSemaphorePermit,
@@ -121,7 +131,9 @@ impl Proposer {
             }
             let leads = status.borrow().is_leader;
             if let Some((proposal, ticket)) = self.batch(leads) {
+                let route = if leads { Route::Here } else { Route::Away };
                 return Some(Departure {
+                    route,
                     proposal,
                     ticket,
                     slot,

@@ -2,6 +2,7 @@
 //! It decides nothing about data.
 
 pub mod coalesce;
+pub mod embedded;
 pub mod flags;
 pub mod front;
 pub mod grpc;

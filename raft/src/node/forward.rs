@@ -5,7 +5,7 @@ use super::Node;
 use crate::error::{ProposeError, Reason};
 use crate::flight::{Outcome, Ticket, Via, Waiter, Waiting};
 use crate::network::{Lost, read_outcome};
-use crate::proposer::{Departure, Proposer};
+use crate::proposer::{Departure, Proposer, Route};
 use crate::reads::Confirm;
 use crate::types::{Config, OnComplete, Proposal};
 use openraft::LinearizerOption;
@@ -29,19 +29,20 @@ impl Node {
             proposal,
             ticket,
             slot,
+            route,
         }) = self.proposer().next(&mut status).await
         {
             match self.leader() {
                 Some(leader) if leader == self.member() => {
                     self.propose_here(proposal, ticket, slot).await;
                 }
-                Some(leader) => {
+                Some(leader) if route == Route::Away => {
                     let this = self.clone();
                     self.env().spawn("raft-forward", async move {
                         this.forward(leader.0, ticket, slot).await;
                     });
                 }
-                None => self.proposer().refused(ticket, slot),
+                Some(_) | None => self.proposer().refused(ticket, slot),
             }
         }
     }
@@ -101,8 +102,9 @@ impl Node {
         self.env().timeout(within, there).await;
     }
 
-    /// Proposes what a peer forwarded; the outcomes in order. A member that does not lead refuses at once:
-    /// the peer looks for the leader again.
+    /// Proposes what a peer forwarded; the outcomes in order. A member that does not lead, or not any more, refuses:
+    /// the peer looks for the leader again. Nothing is forwarded twice: two members that each take the other for the
+    /// leader while it changes would fill each other's slots with commands that wait for those slots.
     pub(crate) async fn take_forwarded(&self, forward: Forward) -> Vec<Outcome> {
         let commands = forward.batch.unwrap_or_default().commands;
         if self.leader() != Some(self.member()) {
@@ -119,7 +121,7 @@ impl Node {
             waiting.push(Waiting {
                 command,
                 waiter: Waiter {
-                    via: Via::Leader,
+                    via: Via::Here,
                     deadline,
                     answer,
                 },

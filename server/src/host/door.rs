@@ -19,17 +19,20 @@ use prost::Message;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tenon_env::Env;
 use tenon_env::sync::{Mutex, Notify, watch};
+use tenon_env::{Env, Instant};
 use tenon_proto::caller::Caller;
 use tenon_proto::code::Code;
 use tenon_proto::error::Error;
-use tenon_proto::etcdserverpb::{ResponseHeader, TxnRequest};
+use tenon_proto::etcdserverpb::{MemberListRequest, ResponseHeader, TxnRequest};
 use tenon_storage::check;
 
 /// Pause between looks at a member that is not fit to answer yet.
 const FIT_PAUSE: Duration = Duration::from_millis(5);
+/// Time for a member to catch up with what others answered for this host a moment ago.
+const LEVEL: Duration = Duration::from_secs(4);
 /// Time for what is left on an old backend to end once it was cut off.
 const CUT: Duration = Duration::from_secs(2);
 
@@ -70,6 +73,8 @@ pub struct Stay {
     backend: Backend,
     phase: watch::Sender<Phase>,
     gone: Arc<Notify>,
+    /// Calls under way elsewhere may still give answers that this member has not applied.
+    behind: AtomicBool,
 }
 
 impl Stay {
@@ -78,7 +83,20 @@ impl Stay {
             backend,
             phase: watch::Sender::new(Phase::Open),
             gone: Arc::new(Notify::new()),
+            behind: AtomicBool::new(false),
         })
+    }
+
+    /// A member that takes over from others.
+    fn after_others(backend: Backend) -> Arc<Stay> {
+        let stay = Stay::new(backend);
+        stay.behind.store(true, Ordering::Release);
+        stay
+    }
+
+    /// Whether answers of this stay's member must be compared with what this host has answered.
+    pub(super) fn may_be_behind(&self) -> bool {
+        self.behind.load(Ordering::Acquire)
     }
 
     /// Who answers.
@@ -249,6 +267,7 @@ impl Door {
             match &stay.backend {
                 Backend::Closed(error) => return Err(error.clone()),
                 Backend::Member(services) => {
+                    self.wait_level(&stay, services).await?;
                     let harmless = repeat(method, &request) == Repeat::Harmless;
                     let spare = harmless.then(|| (caller.clone(), request.clone()));
                     match (here(services.clone(), caller, request).await, spare) {
@@ -298,7 +317,11 @@ impl Door {
             shared.floor.follow(services);
         }
         tracing::info!(?to, "the endpoint moves");
-        let old = std::mem::replace(&mut *shared.current.write(), Stay::new(to));
+        let new = match (self.backend(), &to) {
+            (Backend::Remote(_), Backend::Member(_)) => Stay::after_others(to),
+            _ => Stay::new(to),
+        };
+        let old = std::mem::replace(&mut *shared.current.write(), new.clone());
         old.phase.send_replace(Phase::Leaving);
         let member = match &old.backend {
             Backend::Member(services) => Some(services.clone()),
@@ -307,6 +330,12 @@ impl Door {
         let left = self.drain(old, within).await;
         if let Some(services) = member {
             shared.floor.unfollow(&services);
+        }
+        // Nobody else answers any more: once the member has what was answered it is never behind again.
+        if let (Ok(()), Backend::Member(services)) = (&left, new.backend())
+            && self.wait_level(&new, services).await.is_ok()
+        {
+            new.behind.store(false, Ordering::Release);
         }
         left
     }
@@ -337,13 +366,58 @@ impl Door {
         let env = &self.shared.env;
         let deadline = env.now() + within;
         loop {
-            let Err(why) = is_fit(services, self.floor()) else {
+            if self.shared.floor.owes_a_read() {
+                self.settle_floor(services, deadline).await;
+            }
+            let fit = match self.shared.floor.owes_a_read() {
+                true => Err("it has not read by a quorum yet".to_owned()),
+                false => is_fit(services, self.floor()),
+            };
+            let Err(why) = fit else {
                 return Ok(());
             };
             if env.now() >= deadline {
                 return Err(SwitchError::NotFit(why));
             }
             env.sleep(FIT_PAUSE).await;
+        }
+    }
+}
+
+impl Door {
+    /// Waits until the member has applied what this host answered by others.
+    ///
+    /// # Errors
+    /// `Unavailable` when that takes too long.
+    pub(super) async fn wait_level(&self, stay: &Stay, services: &Services) -> Result<(), Error> {
+        if !stay.may_be_behind() {
+            return Ok(());
+        }
+        let env = self.env();
+        let deadline = env.now() + LEVEL;
+        loop {
+            // The floor first: what the member applies meanwhile counts as answered too.
+            let floor = self.floor();
+            if floor.allows(&services.context.current_header()) {
+                return Ok(());
+            }
+            if env.now() >= deadline {
+                let text = "tenon: this host's member is behind what the host has answered";
+                return Err(Error::other(Code::Unavailable, text.to_owned()));
+            }
+            env.sleep(FIT_PAUSE).await;
+        }
+    }
+
+    /// As a member elsewhere is asked when it is looked at first.
+    async fn settle_floor(&self, services: &Services, deadline: Instant) {
+        let (env, caller) = (self.env(), Caller::default());
+        let request = MemberListRequest { linearizable: true };
+        let asked = services.cluster.member_list(&caller, request);
+        if let Some(Ok(list)) = env.timeout(deadline - env.now(), asked).await
+            && let Some(header) = &list.header
+        {
+            self.shared.floor.settle(Floor::from(header));
         }
     }
 }

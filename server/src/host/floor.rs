@@ -53,6 +53,8 @@ impl From<&ResponseHeader> for Floor {
 #[derive(Default)]
 struct State {
     floor: Floor,
+    /// Answers of an earlier run of this host are not in the floor yet.
+    owes_a_read: bool,
     /// Members that answer through this host, or did a moment ago: what they have applied counts as answered, so
     /// that their calls need not be followed one by one.
     members: Vec<Weak<Services>>,
@@ -63,10 +65,31 @@ struct State {
 pub struct SharedFloor(Arc<Mutex<State>>);
 
 impl SharedFloor {
-    /// A floor that begins at what the host remembers.
+    /// A floor that begins here.
     pub fn new(floor: Floor) -> SharedFloor {
-        let members = Vec::new();
-        SharedFloor(Arc::new(Mutex::new(State { floor, members })))
+        let shared = SharedFloor::default();
+        shared.raise(floor);
+        shared
+    }
+
+    /// The floor of a host that answered before this process began, through members elsewhere, and does not know
+    /// what. Nothing is given until a linearizable answer was seen: no earlier answer is newer than that.
+    pub fn of_earlier_run() -> SharedFloor {
+        let floor = SharedFloor::default();
+        floor.0.lock().owes_a_read = true;
+        floor
+    }
+
+    /// Whether a linearizable answer must be seen before any is given.
+    pub(super) fn owes_a_read(&self) -> bool {
+        self.0.lock().owes_a_read
+    }
+
+    /// A linearizable answer was seen.
+    pub(super) fn settle(&self, at: Floor) {
+        let mut state = self.0.lock();
+        state.floor.raise(at);
+        state.owes_a_read = false;
     }
 
     /// The floor now.

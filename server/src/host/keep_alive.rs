@@ -178,8 +178,8 @@ impl KeepAlive {
 
     /// A member elsewhere may be a moment behind what this host answered already.
     fn not_back(&self, mut answer: Response) -> Response {
-        let remote = self.link.as_ref().is_some_and(|link| link.is_remote());
-        if let (true, Some(header)) = (remote, &mut answer.header) {
+        let behind = self.link.as_ref().is_some_and(|link| link.may_be_behind());
+        if let (true, Some(header)) = (behind, &mut answer.header) {
             self.subject.door.answered(header);
         }
         answer

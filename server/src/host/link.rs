@@ -260,6 +260,12 @@ impl<Q: Message + Default + 'static, R: Message + Default + 'static> Link<Q, R> 
         self.at.is_some()
     }
 
+    /// Whether what answers may be behind what this host has answered: a member elsewhere, or the host's own a moment
+    /// after it took over from others.
+    pub(super) fn may_be_behind(&self) -> bool {
+        self.is_remote() || self.stay.may_be_behind()
+    }
+
     /// Queues a request.
     pub(super) fn ask(&mut self, request: Q) {
         self.outbox.push_back(request);

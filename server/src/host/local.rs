@@ -1,11 +1,13 @@
 //! Room `server/host`: a client within the process: calls that pass the host's door without sockets, so that they go
-//! wherever the endpoint is. For embedders and the simulator. Streams are opened at the [`Door`] itself.
+//! wherever the endpoint is. For embedders and the simulator.
 
 use super::door::Door;
 use super::remote::CallInfo;
+use super::streams::Stream;
 use crate::service::Services;
 use crate::service::method::Method;
 use std::sync::Arc;
+use tenon_env::sync::mpsc;
 use tenon_proto::caller::Caller;
 use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb as pb;
@@ -47,6 +49,12 @@ calls! {
     delete_range(DeleteRangeRequest) -> DeleteRangeResponse, KvDeleteRange, kv.delete_range;
     /// Several operations at once.
     txn(TxnRequest) -> TxnResponse, KvTxn, kv.txn;
+    /// Drops old history.
+    compact(CompactionRequest) -> CompactionResponse, KvCompact, kv.compact;
+    /// Ends a lease and deletes its keys.
+    lease_revoke(LeaseRevokeRequest) -> LeaseRevokeResponse, LeaseLeaseRevoke, lease.revoke;
+    /// How long a lease has to live.
+    lease_time_to_live(LeaseTimeToLiveRequest) -> LeaseTimeToLiveResponse, LeaseLeaseTimeToLive, lease.time_to_live;
     /// A lease.
     lease_grant(LeaseGrantRequest) -> LeaseGrantResponse, LeaseLeaseGrant, lease.grant;
     /// The members.
@@ -59,5 +67,35 @@ impl LocalClient {
     /// Calls of `caller` through this door.
     pub fn new(door: Door, caller: Caller) -> LocalClient {
         LocalClient { door, caller }
+    }
+
+    /// A stream of watches, created and canceled by `requests`. It goes on over every switch, without gap or repeat.
+    ///
+    /// # Errors
+    /// `Unavailable` when nobody answers.
+    pub fn watch(
+        &self,
+        requests: mpsc::Receiver<pb::WatchRequest>,
+    ) -> Result<Stream<pb::WatchResponse>, Error> {
+        let method = Method::WatchWatch;
+        let visit = self
+            .door
+            .admit(method, self.caller.clone(), CallInfo::default())?;
+        Ok(self.door.watch(visit, requests))
+    }
+
+    /// A stream that renews the leases asked for by `requests`; ends with them.
+    ///
+    /// # Errors
+    /// `Unavailable` when nobody answers.
+    pub fn keep_alive(
+        &self,
+        requests: mpsc::Receiver<pb::LeaseKeepAliveRequest>,
+    ) -> Result<Stream<pb::LeaseKeepAliveResponse>, Error> {
+        let method = Method::LeaseLeaseKeepAlive;
+        let visit = self
+            .door
+            .admit(method, self.caller.clone(), CallInfo::default())?;
+        Ok(self.door.keep_alive(visit, requests))
     }
 }

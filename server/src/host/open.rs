@@ -36,7 +36,8 @@ struct Begin {
 
 /// Which parts run before a switch that was cut short goes on. Pure.
 fn begin(journal: &Journal, has_storage: bool) -> Result<Begin, String> {
-    let removed = |step| matches!(step, Step::RemoveSelf | Step::SeeRemoval);
+    // The endpoint was with the members, or on its way to them.
+    let moved = |step| matches!(step, Step::ToMembers | Step::RemoveSelf | Step::SeeRemoval);
     let away = |step| matches!(step, Step::Detach | Step::Delete | Step::Done);
     let both = |at_member| Begin {
         member: true,
@@ -60,7 +61,7 @@ fn begin(journal: &Journal, has_storage: bool) -> Result<Begin, String> {
                 to: Mode::Client,
                 step,
             }),
-        ) if removed(step) && has_storage => Ok(both(false)),
+        ) if moved(step) && has_storage => Ok(both(false)),
         (Mode::Server, _) if has_storage => Ok(both(true)),
         (Mode::Server, _) => Err(match journal.member {
             Some(id) => format!(
@@ -94,7 +95,11 @@ pub(super) async fn open(
     };
     let lock = lock(env, file.dir(), &config.member.data_dir)?;
     let begin = begin(&journal, stored.is_some()).map_err(StartError::Config)?;
-    let mut core = core(env, config, upstream, (file, journal));
+    let floor = match begin.at_member {
+        true => SharedFloor::default(),
+        false => SharedFloor::of_earlier_run(),
+    };
+    let mut core = core(env, config, upstream, (file, journal), floor);
     if core.journal.mode == Mode::Client || core.journal.switching.is_some() {
         core.delete().await.map_err(broken)?;
     }
@@ -135,7 +140,8 @@ async fn first_start(
         return Err(StartError::Config(text.to_owned()));
     }
     journal.endpoints.clone_from(&config.endpoints);
-    let mut core = core(env, config, upstream, (file.clone(), journal));
+    let floor = SharedFloor::default();
+    let mut core = core(env, config, upstream, (file.clone(), journal), floor);
     if mode == Mode::Server {
         // The member creates and locks the data directory in its own words.
         let member = Member::start(env, core.config.member.clone()).await?;
@@ -171,9 +177,10 @@ fn core(
     config: HostConfig,
     upstream: Arc<dyn Upstream>,
     (file, journal): (JournalFile, Journal),
+    floor: SharedFloor,
 ) -> Core {
     let closed = Error::other(Code::Unavailable, "tenon: the host is starting");
-    let door = Door::with_floor(env, Backend::Closed(closed), SharedFloor::default());
+    let door = Door::with_floor(env, Backend::Closed(closed), floor);
     let status = HostStatus {
         name: config.member.name.clone(),
         mode: journal.mode,
@@ -237,6 +244,11 @@ mod tests {
             ),
             (
                 journal(server, Some((client, Step::RemoveSelf))),
+                true,
+                Some((true, false)),
+            ),
+            (
+                journal(server, Some((client, Step::ToMembers))),
                 true,
                 Some((true, false)),
             ),

@@ -71,7 +71,15 @@ impl Door {
                 let _ = out.try_send(Err(error));
             }
             Backend::Member(services) => {
+                let (door, its, to) = (self.clone(), stay.clone(), out.clone());
+                let level = services.clone();
                 let sending = here(services, caller, request, out.clone());
+                let sending = async move {
+                    match door.wait_level(&its, &level).await {
+                        Ok(()) => sending.await,
+                        Err(error) => drop(to.try_send(Err(error))),
+                    }
+                };
                 self.env()
                     .spawn("parts", until_cut(stay, out, Box::pin(sending)));
             }

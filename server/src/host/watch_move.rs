@@ -221,9 +221,8 @@ impl WatchMove {
 
     fn on_requests(&mut self, requests: Vec<Request>) {
         let Some(main) = &mut self.main else { return };
-        let floor = match main.link.is_remote() {
+        let floor = match main.link.may_be_behind() {
             true => self.subject.door.floor().revision,
-            // The host's own member is never behind it.
             false => 0,
         };
         for request in requests {

@@ -5,13 +5,12 @@
     reason = "the shell reads the config file and the environment"
 )]
 
+use super::embedded::{Embedded, Options};
 use super::flags::parse::EnvWarning;
 use super::flags::{self, Config, Exit, Loaded, Persona, config::LogConfig, usage};
-use super::serving::{Listeners, Serving};
 use super::signals::{Signals, Told};
-use super::{log, notify, running};
-use crate::host::{ChangeOptions, Ended, Host, Mode};
-use crate::member::data_dir::{StartError, is_fresh};
+use super::{log, notify};
+use crate::host::Ended;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -112,31 +111,16 @@ fn refuse(persona: Persona, args: &[String], exit: &Exit) -> ExitCode {
 type Load<'a> = &'a dyn Fn() -> Result<Loaded, Exit>;
 
 async fn serve(loaded: &Loaded, args: &[String], load: Load<'_>) -> Result<(), String> {
-    let mut config = loaded.config.clone();
+    let config = &loaded.config;
     // etcd dies of SIGHUP; only where a mode is configured somewhere has it a meaning.
     let rereads = loaded.file.is_some() || config.host.mode.is_some();
     let mut signals = Signals::new(rereads)?;
-    let listeners = Listeners::bind(&config).await?;
-    let runtime = tokio::runtime::Handle::current();
-    let env = tenon_env::real::env(runtime, listeners.net.clone());
-    if is_fresh(&env, &config.member) && config.host.mode != Some(Mode::Client) {
-        config.member.cluster.running = running::ask(&config.member).await;
-    }
-    let upstream = super::upstream::Channels::new();
-    let opened = Host::open(&env, config.host.config(config.member.clone()), upstream).await;
-    let host = match opened {
-        Ok(host) => host,
-        Err(StartError::Config(text)) => {
-            tracing::error!(error = text, "bootstrap failed");
-            return Err(text);
-        }
-        Err(error) => return Err(error.to_string()),
-    };
-    let serving = Serving::start(&config, args, &host, listeners);
+    let embedded = Embedded::start(Options::of(config, args)).await?;
+    let host = embedded.host();
     let ended = tokio::select! {
         biased;
-        name = stopped(&mut signals, &host, load) => Stop::Signal(name),
-        ended = run(&serving, &host, &config) => ended,
+        name = stopped(&mut signals, &embedded, load) => Stop::Signal(name),
+        ended = run(&embedded, config) => ended,
     };
     let result = match ended {
         Stop::Signal(name) => {
@@ -156,9 +140,7 @@ async fn serve(loaded: &Loaded, args: &[String], load: Load<'_>) -> Result<(), S
             Ok(())
         }
     };
-    serving.drain(&host).await;
-    host.shutdown().await;
-    serving.close_peers().await;
+    embedded.close().await;
     tracing::info!("closed the server");
     result
 }
@@ -172,56 +154,36 @@ enum Stop {
 
 /// Serves clients once recovered, tells the service manager once ready, then brings the host into the configured
 /// mode, and ends when the host does.
-async fn run(serving: &Serving, host: &Host, config: &Config) -> Stop {
+async fn run(embedded: &Embedded, config: &Config) -> Stop {
     let ready = async {
-        if let (Mode::Server, Some(member)) = (host.status().mode, host.member()) {
-            member.wait_recovered().await;
-            if let Err(reason) = member.check_initially().await {
-                return Stop::Failed(reason);
-            }
+        if let Err(reason) = embedded.serve_clients().await {
+            return Stop::Failed(reason);
         }
-        serving.open_clients();
-        host.initialized().await;
         tracing::info!("ready to serve client requests");
         if let Err(error) = notify::send(std::env::var_os("NOTIFY_SOCKET").as_deref(), "READY=1\n")
         {
             tracing::warn!(%error, "failed to notify the service manager");
         }
-        bring_into(host, config.host.mode).await;
+        embedded.bring_into(config.host.mode).await;
         std::future::pending().await
     };
     tokio::select! {
         biased;
-        ended = host.ended() => Stop::Ended(ended),
+        ended = embedded.host().ended() => Stop::Ended(ended),
         ended = ready => ended,
     }
 }
 
-/// Switches to the configured mode where it differs. On failure the host explains and goes on in the old mode.
-async fn bring_into(host: &Host, mode: Option<Mode>) {
-    let Some(mode) = mode.filter(|mode| *mode != host.status().mode) else {
-        return;
-    };
-    tracing::info!(%mode, "the configured mode differs from the host's; switching");
-    let outcome = match host.change_mode(mode, ChangeOptions::default()).await {
-        Ok(change) => change.await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = outcome {
-        tracing::error!(%error, "the host keeps serving in its mode");
-    }
-}
-
 /// Completes at the signal that ends the process; others are obeyed meanwhile.
-async fn stopped(signals: &mut Signals, host: &Host, load: Load<'_>) -> &'static str {
+async fn stopped(signals: &mut Signals, embedded: &Embedded, load: Load<'_>) -> &'static str {
     loop {
         match signals.next().await {
             Told::Stop(name) => return name,
             Told::Reread => match load() {
                 Ok(loaded) => {
                     tracing::info!(mode = ?loaded.config.host.mode, "read the configured mode again");
-                    let (host, mode) = (host.clone(), loaded.config.host.mode);
-                    tokio::spawn(async move { bring_into(&host, mode).await });
+                    let (embedded, mode) = (embedded.clone(), loaded.config.host.mode);
+                    tokio::spawn(async move { embedded.bring_into(mode).await });
                 }
                 Err(exit) => {
                     tracing::error!(error = exit.text(), "the configuration cannot be read");

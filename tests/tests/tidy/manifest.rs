@@ -3,7 +3,17 @@
 
 /// A room's package, and the rooms it may use. `?` marks one that only a feature may bring in.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("Cargo.toml", &["tenon-server", "tenon-client", "tenon-sim"]),
+    // The last two for the examples only.
+    (
+        "Cargo.toml",
+        &[
+            "tenon-server",
+            "tenon-client",
+            "tenon-sim",
+            "tenon-env",
+            "tenon-proto",
+        ],
+    ),
     ("env/Cargo.toml", &[]),
     ("proto/Cargo.toml", &[]),
     ("storage/Cargo.toml", &["tenon-proto", "tenon-env"]),

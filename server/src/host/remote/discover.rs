@@ -123,6 +123,9 @@ impl Remote {
     /// for a little.
     async fn look_at(&self, url: &str, deadline: Instant, hops: u8) -> Result<(), String> {
         let until = deadline.min(self.env.now() + LOOK_TIME);
+        if self.floor.owes_a_read() {
+            self.settle_floor(url, until, hops).await?;
+        }
         loop {
             let status = self.status_of(url, until, hops).await?;
             let (header, floor) = (status.header.unwrap_or_default(), self.floor.now());
@@ -163,15 +166,37 @@ impl Remote {
         until: Instant,
         hops: u8,
     ) -> Result<pb::StatusResponse, String> {
-        let request = pb::StatusRequest::default().encode_to_vec().into();
+        let request = pb::StatusRequest::default();
+        self.ask_unknown(url, Method::MaintenanceStatus, &request, until, hops)
+            .await
+    }
+
+    /// Learns what this host may have answered before its process began: nothing newer than a linearizable answer.
+    async fn settle_floor(&self, url: &str, until: Instant, hops: u8) -> Result<(), String> {
+        let request = pb::MemberListRequest { linearizable: true };
+        let list: pb::MemberListResponse = self
+            .ask_unknown(url, Method::ClusterMemberList, &request, until, hops)
+            .await?;
+        let header = list.header.unwrap_or_default();
+        self.floor.settle(Floor::from(&header));
+        Ok(())
+    }
+
+    async fn ask_unknown<Q: Message, R: Message + Default>(
+        &self,
+        url: &str,
+        method: Method,
+        request: &Q,
+        until: Instant,
+        hops: u8,
+    ) -> Result<R, String> {
         // Whether it belongs to the cluster is not known yet: it gets nobody's token.
         let info = CallInfo {
             hops,
             ..CallInfo::default()
         };
-        let asked = self
-            .upstream
-            .unary(url, Method::MaintenanceStatus, info, request);
+        let request = request.encode_to_vec().into();
+        let asked = self.upstream.unary(url, method, info, request);
         match self.env.timeout(until - self.env.now(), asked).await {
             Some(Ok(bytes)) => read(&bytes).map_err(|error| error.message()),
             Some(Err(UpstreamError::Status(error))) => Err(error.message()),

@@ -42,6 +42,28 @@ async fn a_member_that_is_behind_is_left_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_began_anew_learns_what_it_may_have_answered_before_it_answers() {
+    let world = World::new().await;
+    put(&world.door, "k", "1").await.expect("is written");
+    for (floor, expected) in [
+        (SharedFloor::default(), true),
+        (SharedFloor::of_earlier_run(), false),
+    ] {
+        let behind = "http://behind:1";
+        let strings = world.upstream.add(behind, world.member.services_shared());
+        *strings.status.lock() = Some(stale(&world, 1));
+        let remote = world.remote(&[behind, URL], floor.clone());
+        let door = Door::with_floor(&world.env, Backend::Remote(remote), floor);
+        get(&door, "k", true).await.expect("is read");
+        let asked = strings.asked.lock().clone();
+        let read = asked.contains(&Method::KvRange);
+        assert_eq!(read, expected, "the member behind was asked: {asked:?}");
+        assert!(door.floor().revision >= 2, "{:?}", door.floor());
+    }
+    world.member.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_is_behind_is_waited_for() {
     let world = World::new().await;
     put(&world.door, "k", "1").await.expect("is written");
