@@ -12,6 +12,7 @@
 //! - `leaders`: one per term; `logs`: they match, and what is committed stays; `states`: the same entries, the
 //!   same state.
 //! - `appends`: lists that only grow; `locks`: no older holder writes after a newer one.
+//! - `modes`: hosts that switch: storage goes last, a removed id never votes, no answer goes back.
 //! - `space`: bounded.
 
 pub mod appends;
@@ -21,6 +22,7 @@ pub mod leases;
 pub mod locks;
 pub mod logs;
 pub mod model;
+pub mod modes;
 pub mod positions;
 pub mod reads;
 pub mod space;

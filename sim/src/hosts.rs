@@ -2,6 +2,7 @@
 //! goes through its door; what a client-mode host asks of members crosses a simulated link of its own, so that peers
 //! and clients can be cut off apart. May use everything of `server` but the shell.
 
+mod ports;
 mod upstream;
 
 #[cfg(test)]
@@ -10,10 +11,8 @@ mod tests;
 use crate::disk::CrashMode;
 use crate::sim::{Control, Sim};
 use crate::{NodeId, default_url};
-use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 use tenon_env::Env;
 use tenon_env::sync::oneshot;
@@ -21,7 +20,8 @@ use tenon_proto::etcdserverpb as pb;
 use tenon_server::host::edges::Edges;
 use tenon_server::host::{ChangeError, ChangeOptions, Host, HostConfig, Mode};
 use tenon_server::member::config::MemberConfig;
-use upstream::Links;
+
+pub(crate) use ports::{Ports, Way};
 
 /// Where every host keeps its data.
 const DATA: &str = "/data/h";
@@ -31,18 +31,12 @@ pub fn client_url(node: u64) -> String {
     format!("http://n{node}:2379")
 }
 
-#[derive(Default)]
-struct State {
-    up: BTreeMap<u64, Host>,
-    cut: BTreeSet<(u64, u64)>,
-}
-
 /// Hosts by the number of their node. Clones name the same world.
 #[derive(Clone)]
 pub struct Hosts {
     sim: Control,
     operator: Env,
-    state: Arc<Mutex<State>>,
+    ports: Ports,
     founders: u64,
     edges: Edges,
 }
@@ -53,7 +47,7 @@ impl Hosts {
         Hosts {
             sim: (**sim).clone(),
             operator: sim.node(99),
-            state: Arc::default(),
+            ports: Ports::new(sim, Way::Own),
             founders,
             edges,
         }
@@ -92,7 +86,7 @@ impl Hosts {
             true => self.sim.restart(node),
             false => self.sim.node(node),
         };
-        let (config, upstream) = (self.config(node), Links::new(self, node));
+        let (config, upstream) = (self.config(node), self.ports.links(node));
         let (tx, rx) = oneshot::channel();
         let its = env.clone();
         env.spawn("start", async move {
@@ -102,7 +96,7 @@ impl Hosts {
         let opened = self.operator.timeout(Duration::from_secs(60), rx).await;
         let opened = opened.ok_or("the start hangs")?;
         let host = opened.map_err(|_| "the node died")??;
-        self.state.lock().up.insert(node, host);
+        self.ports.open(node, host);
         Ok(())
     }
 
@@ -119,7 +113,7 @@ impl Hosts {
 
     /// Cuts the power of a host.
     pub fn kill(&self, node: u64) {
-        self.state.lock().up.remove(&node);
+        self.ports.close(node);
         self.sim.kill(node, CrashMode::Lost);
     }
 
@@ -128,17 +122,13 @@ impl Hosts {
     /// # Errors
     /// A text when it is down.
     pub fn host(&self, node: u64) -> Result<Host, String> {
-        let host = self.state.lock().up.get(&node).cloned();
+        let host = self.ports.host(node);
         host.ok_or_else(|| format!("host {node} is down"))
     }
 
     /// Cuts or mends what one node's host asks of another's clients' port; peers are not touched.
     pub fn cut_clients(&self, from: u64, to: u64) {
-        self.state.lock().cut.insert((from, to));
-    }
-
-    fn is_cut(&self, from: u64, to: u64) -> bool {
-        self.state.lock().cut.contains(&(from, to))
+        self.ports.cut(from, to);
     }
 
     /// Runs work as a task of a node; an error when the node died over it or it took more than a minute.

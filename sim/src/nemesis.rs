@@ -6,9 +6,12 @@
 
 mod churn;
 mod faults;
+mod modes;
 
 pub(crate) use churn::churn;
 pub use faults::Fault;
+pub use modes::Switching;
+pub(crate) use modes::{Operator, is_settled, lose_a_disk};
 
 use crate::NodeId;
 use crate::check::Docket;
@@ -37,6 +40,8 @@ struct Inner {
     spoiled: BTreeSet<(NodeId, u64)>,
     /// Nodes whose member was removed, or may have been.
     retired: BTreeSet<NodeId>,
+    /// Nobody is to begin a switch.
+    closed: bool,
 }
 
 impl Record {
@@ -67,6 +72,16 @@ impl Record {
 
     pub(crate) fn is_retired(&self, node: NodeId) -> bool {
         self.0.lock().retired.contains(&node)
+    }
+
+    /// Whether switches may not begin now.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.lock().closed
+    }
+
+    /// Forbids or allows new switches.
+    pub(crate) fn close(&self, closed: bool) {
+        self.0.lock().closed = closed;
     }
 
     fn spoil(&self, node: NodeId, life: u64) {

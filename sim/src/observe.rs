@@ -6,22 +6,26 @@ use crate::check::leaders::Leaders;
 use crate::check::logs::Logs;
 use crate::check::positions::{self, Durable};
 use crate::check::states::{Digest, States};
+use crate::check::modes::Modes;
 use crate::check::{Docket, Verdict};
 use crate::chronicle::{Role, What};
 use crate::cluster::role_of;
 use crate::sim::Control;
 use crate::trace::hash_bytes;
-use crate::world::{Running, World};
+use crate::world::{Running, World, storage};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tenon_proto::ids::{LogIndex, MemberId, Term};
+use tenon_server::service::context::Context;
 
 /// How often positions and logs are looked at.
 const LOOK: Duration = Duration::from_millis(20);
 /// How many looks apart states are summed up.
 const SUM_EVERY: u64 = 8;
+/// How often the storage of hosts is looked at.
+const STORAGE: Duration = Duration::from_millis(2);
 
 #[derive(Default)]
 struct Known {
@@ -39,6 +43,8 @@ struct Known {
 pub(crate) struct Observer {
     known: Arc<Mutex<Known>>,
     docket: Docket,
+    /// In a world of hosts.
+    modes: Option<Modes>,
 }
 
 /// What observers saw.
@@ -55,9 +61,10 @@ pub struct Sights {
 }
 
 impl Observer {
-    pub(crate) fn new(docket: Docket) -> Observer {
+    pub(crate) fn new(docket: Docket, modes: Option<Modes>) -> Observer {
         Observer {
             docket,
+            modes,
             ..Observer::default()
         }
     }
@@ -65,16 +72,51 @@ impl Observer {
     /// Looks at every member of `world` from its start on.
     pub(crate) fn attend(&self, world: &World) {
         let (me, sim) = (self.clone(), world.sim().clone());
+        let mine = self.clone();
+        world.on_answer(move |services| mine.hear_removals(&services.context));
+        let disks = world.sim().clone();
         world.on_start(move |running| {
+            if let Some(modes) = &me.modes {
+                let (node, id) = (running.node, running.member.services().context.member());
+                let attached = modes.attached(node, id, storage(&disks, node));
+                me.docket.note(attached);
+            }
             let (mine, its) = (me.clone(), running.clone());
+            let look = async move { mine.look_on(its).await };
             running
                 .env
-                .spawn("observe", async move { mine.look_on(its).await });
+                .spawn("observe", while_attached(running.clone(), look));
             let (mine, its, sim) = (me.clone(), running.clone(), sim.clone());
+            let follow = async move { mine.follow(its, sim).await };
             running
                 .env
-                .spawn("observe-leader", async move { mine.follow(its, sim).await });
+                .spawn("observe-leader", while_attached(running.clone(), follow));
         });
+    }
+
+    /// Looks at the storage of every host for as long as the world lasts.
+    pub(crate) async fn watch_storage(self, world: World) {
+        let Some(modes) = self.modes.clone() else {
+            return;
+        };
+        loop {
+            for node in world.nodes() {
+                if let Some(running) = world.running(node) {
+                    self.hear_removals(&running.member.services().context);
+                }
+                let stands = storage(world.sim(), node);
+                self.docket.note(modes.stands(node, stands.as_deref()));
+            }
+            world.sim().sleep(STORAGE).await;
+        }
+    }
+
+    /// Has the mode checker hear of removals that a member has applied.
+    fn hear_removals(&self, context: &Context) {
+        if let Some(modes) = &self.modes {
+            let term = context.status().term;
+            modes.removed(&context.store().removed_members(), term);
+        }
     }
 
     pub(crate) fn sights(&self) -> Sights {
@@ -102,6 +144,10 @@ impl Observer {
             if leads {
                 let led = self.known.lock().leaders.led(term, context.member());
                 self.docket.note(led);
+                let voters = status.borrow().voters.clone();
+                if let Some(modes) = &self.modes {
+                    self.docket.note(modes.led(term, context.member(), &voters));
+                }
             }
             if status.changed().await.is_err() {
                 return;
@@ -126,6 +172,7 @@ impl Observer {
         let member = &running.member;
         let context = &member.services().context;
         let id = context.member();
+        self.hear_removals(context);
         // What is applied is committed, and stands in this very log; what a leader says is committed may not yet.
         let committed = context.store().applied().map_or(0, |id| id.index);
         let (purged, last) = member.wal().log_state();
@@ -168,6 +215,15 @@ impl Observer {
         }
         let mut known = self.known.lock();
         known.states.saw(context.member(), applied, digest)
+    }
+}
+
+/// Looks until the member's host has detached it.
+async fn while_attached(running: Running, look: impl Future<Output = ()>) {
+    tokio::select! {
+        biased;
+        () = running.detached() => {}
+        () = look => {}
     }
 }
 

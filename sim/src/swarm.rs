@@ -11,6 +11,7 @@
 //!
 //! What is planted on purpose ([`tenon_env::Plant`]) is the proof that the checkers would notice.
 
+mod hosts;
 mod judge;
 mod plan;
 mod report;

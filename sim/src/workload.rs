@@ -13,6 +13,7 @@ mod callers;
 mod locks;
 pub(crate) mod requests;
 pub(crate) mod seen;
+mod through;
 mod watchers;
 
 pub use requests::Mix;
@@ -22,15 +23,17 @@ pub(crate) use callers::make_calls;
 pub(crate) use locks::lock_and_write;
 pub(crate) use watchers::{Manner, watch_all, watch_part};
 
+use crate::NodeId;
+use crate::check::modes::{Asked, Behind, Modes};
 use crate::history::{CallId, History, Outcome, Reply, Request};
 use crate::mask::Mask;
 use crate::rng::SimRng;
 use crate::world::{CallError, Client, World};
-use requests::carry_out;
 use seen::Seen;
 use std::time::Duration;
 use tenon_env::sync::watch;
 use tenon_proto::error::Error;
+use tenon_server::host::Mode;
 
 /// What all workers of a run share.
 #[derive(Clone)]
@@ -38,6 +41,8 @@ pub(crate) struct Desk {
     pub(crate) world: World,
     pub(crate) history: History,
     pub(crate) seen: Seen,
+    /// What hosts answered, where there are hosts.
+    pub(crate) modes: Option<Modes>,
     /// Which calls are left out.
     pub(crate) mask: Mask,
     /// No new work is begun once this is true.
@@ -61,6 +66,23 @@ impl Desk {
         client.env().sleep(Duration::from_nanos(pause)).await;
     }
 
+    /// What a host had answered when it is asked this. Only a server's own local reads may be older after a kill.
+    fn asks(&self, target: NodeId, request: &Request) -> Option<Asked> {
+        let modes = self.modes.as_ref()?;
+        let is_local = match request {
+            Request::Range(range) => range.serializable,
+            Request::HashKv(_) | Request::KeepAlive(_) => true,
+            _ => false,
+        };
+        let status = self.world.host(target).map(|host| host.status());
+        let is_client = status.is_some_and(|s| s.mode == Mode::Client && s.progress.is_none());
+        let behind = match is_local && !is_client {
+            true => Behind::InThisLife,
+            false => Behind::Never,
+        };
+        Some(modes.ask(target, self.world.life(target), behind))
+    }
+
     /// Makes one call at some member and notes it; what it was told. Waits a little when nobody serves.
     pub(crate) async fn call(
         &self,
@@ -77,13 +99,18 @@ impl Desk {
             return Outcome::Refused(Error::Stopped);
         }
         let (id, request) = self.history.begin(number, self.now(), request);
-        let call = client.call_at(target, |services| carry_out(services, request));
-        let outcome = match call.await {
+        let asked = self.asks(target, &request);
+        let outcome = match client.request_at(target, request).await {
             Ok(reply) => Outcome::Reply(reply),
             Err(CallError::NotSent) => Outcome::Refused(Error::Stopped),
             Err(CallError::Refused(error)) => Outcome::Refused(error),
             Err(CallError::Unknown(_)) => Outcome::Unknown,
         };
+        if let (Some(modes), Some(asked), Outcome::Reply(reply)) = (&self.modes, asked, &outcome)
+            && let Err(finding) = modes.answered(&asked, reply.header())
+        {
+            self.seen.fail(finding);
+        }
         self.history.end(id, self.now(), outcome.clone());
         outcome
     }

@@ -14,18 +14,21 @@
 
 mod client;
 mod config;
+mod hosts;
 mod life;
 mod members;
 mod streams;
 
 pub use client::{CallError, Client};
-pub use config::WorldOptions;
+pub use config::{HostOptions, WorldOptions};
 pub use members::Joins;
 pub use streams::WatchStream;
+pub(crate) use hosts::{Endpoint, Lost, storage};
 pub(crate) use streams::keep_alive;
 
 use crate::NodeId;
 use crate::disk::CrashMode;
+use crate::hosts::{Ports, Way};
 use crate::sim::{Control, Sim};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +37,8 @@ use std::sync::Arc;
 use tenon_env::Env;
 use tenon_proto::ids::MemberId;
 use tenon_raft::RaftStatus;
+use tenon_env::sync::watch;
+use tenon_server::host::Host;
 use tenon_server::member::Member;
 
 /// The node on which operators and supervisors act; it never fails.
@@ -50,6 +55,8 @@ pub struct Running {
     pub env: Env,
     /// The member.
     pub member: Member,
+    /// Who is attached to its host, when it has one.
+    attached: Option<Attached>,
 }
 
 /// What a member is doing.
@@ -98,8 +105,15 @@ struct Place {
     id: Option<MemberId>,
     member: Option<Member>,
     serving: bool,
-    stop: Option<tenon_env::sync::watch::Sender<bool>>,
+    stop: Option<watch::Sender<bool>>,
+    /// In a world of hosts.
+    host: Option<Host>,
+    /// Its first disk was lost: it began anew, as a client.
+    lost: bool,
 }
+
+/// The member that a host has attached.
+type Attached = watch::Receiver<Option<Member>>;
 
 /// Called with every member as soon as it runs; may spawn tasks on its node.
 type OnStart = Box<dyn Fn(&Running) + Send + Sync>;
@@ -111,6 +125,8 @@ struct Shared {
     places: Mutex<BTreeMap<NodeId, Place>>,
     exits: Mutex<Vec<Exit>>,
     on_start: Mutex<Option<OnStart>>,
+    /// Where clients reach hosts.
+    ports: Ports,
 }
 
 /// A cluster of whole members. Clones name the same.
@@ -118,9 +134,12 @@ struct Shared {
 pub struct World(Arc<Shared>);
 
 impl World {
-    /// A world whose founders are on the nodes 1 to `options.founders`; nobody is started yet.
+    /// A world whose founders are on the nodes 1 to `options.founders`, and its further hosts, if it has any, behind
+    /// them; nobody is started yet.
     pub fn new(sim: &Sim, options: WorldOptions) -> World {
-        let founders = (1..=options.founders).map(|n| (NodeId(n), Place::default()));
+        let spares = options.hosts.as_ref().map_or(0, |hosts| hosts.spares);
+        let founders = 1..=options.founders + spares;
+        let founders = founders.map(|n| (NodeId(n), Place::default()));
         World(Arc::new(Shared {
             sim: (**sim).clone(),
             operator: sim.node(OPERATOR),
@@ -128,6 +147,7 @@ impl World {
             options,
             exits: Mutex::default(),
             on_start: Mutex::default(),
+            ports: Ports::new(sim, Way::Links),
         }))
     }
 
@@ -186,6 +206,7 @@ impl World {
             life: place.life,
             env: member.services().context.env().clone(),
             member,
+            attached: place.host.as_ref().map(Host::watch_member),
         })
     }
 
@@ -277,10 +298,11 @@ impl World {
             return;
         };
         let stop = place.stop.take();
-        let member = place.member.take();
+        let ended = (place.member.take(), place.host.take());
         place.serving = false;
         drop(places);
-        drop(member);
+        drop(ended);
+        self.0.ports.close(node.0);
         if stop.is_some() {
             self.0.exits.lock().push(Exit { node, life, why });
         }
@@ -322,6 +344,7 @@ impl World {
     /// is down stays down.
     pub fn heal(&self) {
         let nodes = self.nodes();
+        self.0.ports.mend_all();
         for (a, b) in pairs(&nodes, &nodes) {
             self.0.sim.link(a, b, |link| {
                 *link = crate::net::LinkConfig {

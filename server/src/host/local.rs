@@ -59,6 +59,8 @@ calls! {
     lease_grant(LeaseGrantRequest) -> LeaseGrantResponse, LeaseLeaseGrant, lease.grant;
     /// The members.
     member_list(MemberListRequest) -> MemberListResponse, ClusterMemberList, cluster.member_list;
+    /// The hash of the history, of whichever member answers.
+    hash_kv(HashKvRequest) -> HashKvResponse, MaintenanceHashKv, maintenance.hash_kv;
     /// Adds a member.
     member_add(MemberAddRequest) -> MemberAddResponse, ClusterMemberAdd, cluster.member_add;
 }

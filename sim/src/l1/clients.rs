@@ -2,7 +2,7 @@
 
 use super::host::Host;
 use crate::history::{History, Outcome};
-use crate::workload::requests::{Draw, carry_out};
+use crate::workload::requests::{Draw, carry_out_at};
 use crate::workload::seen::Seen;
 use std::time::Duration;
 use tenon_env::Env;
@@ -47,7 +47,7 @@ impl Client {
         self.env
             .sleep(Duration::from_nanos(self.draw.rng.below(300_000)))
             .await;
-        let call = self.host.call(|services| carry_out(services, request));
+        let call = self.host.call(|services| carry_out_at(services, request));
         let answer = self.env.timeout(PATIENCE, call).await;
         let outcome = answer.flatten().map_or(Outcome::Unknown, Outcome::of);
         self.history.end(id, now(), outcome);

@@ -407,7 +407,7 @@ impl Scene {
         let (id, request) = self
             .history
             .begin(0, now, |_| crate::history::Request::Range(request));
-        let call = host.call(|services| crate::workload::requests::carry_out(services, request));
+        let call = host.call(|services| crate::workload::requests::carry_out_at(services, request));
         let answer = self.clients.timeout(PATIENCE, call).await.flatten();
         let outcome = answer.map_or(Outcome::Unknown, Outcome::of);
         let last = match &outcome {

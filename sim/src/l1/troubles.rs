@@ -7,7 +7,7 @@ use super::plan::LifePlan;
 use crate::check::Finding;
 use crate::history::{History, Outcome, Request, tag};
 use crate::sim::Control;
-use crate::workload::requests::carry_out;
+use crate::workload::requests::carry_out_at;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl Troubles {
         let now = || self.sim.now().as_nanos() as u64;
         let (id, request) = self.history.begin(0, now(), request);
         let mut host = self.host.clone();
-        let call = host.call(|services| carry_out(services, request));
+        let call = host.call(|services| carry_out_at(services, request));
         let answer = self.clients.timeout(PATIENCE, call).await.flatten();
         let outcome = answer.map_or(Outcome::Unknown, Outcome::of);
         if matches!(outcome, Outcome::Unknown) && self.lasts() {

@@ -2,13 +2,14 @@
 
 use crate::l1::small;
 use crate::mask::Mask;
-use crate::nemesis::Fault;
+use crate::nemesis::{Fault, Switching};
 use crate::net::Delay;
 use crate::rng::SimRng;
 use crate::workload::Mix;
-use crate::world::WorldOptions;
+use crate::world::{HostOptions, WorldOptions};
 use std::time::Duration;
 use tenon_env::Plant;
+use tenon_server::host::edges::Edges;
 use tenon_server::member::config::Tuning;
 
 /// One run of a cluster.
@@ -28,6 +29,8 @@ pub struct Plan {
     pub drift_ppb: u64,
     /// Nodes that members may be added on, besides the founders'; `None` when nobody comes or goes.
     pub churn: Option<u64>,
+    /// What befalls hosts, in a world of hosts.
+    pub switching: Option<Switching>,
     /// Callers, and their requests each at most.
     pub callers: (u64, u64),
     /// What they ask.
@@ -119,6 +122,7 @@ impl Plan {
             },
             drift_ppb: *rng.pick(&[0, 0, 10_000_000]),
             churn: rng.chance(300_000).then(|| rng.between(1, 2)),
+            switching: None,
             callers: (rng.between(1, 4), 200),
             mix: mix(rng),
             think: Duration::from_millis(*rng.pick(&[20, 100, 300])),
@@ -130,6 +134,26 @@ impl Plan {
             plant: Plant::None,
             mask: Mask::default(),
         }
+    }
+
+    /// The plan of a seed whose nodes are hosts that switch between server and client: the usual draws, on more nodes,
+    /// some of which begin as clients.
+    pub fn hosts(seed: u64) -> Plan {
+        let mut plan = Plan::lasting(seed, Duration::from_secs(8));
+        let mut rng = SimRng::fork(seed, "hosts", 0);
+        plan.churn = None;
+        plan.world.founders = *rng.pick(&[1, 2, 3, 3, 3, 5]);
+        plan.world.hosts = Some(HostOptions {
+            spares: rng.between(1, 2),
+            edges: Edges::default(),
+            change_within: Duration::from_secs(20),
+        });
+        plan.switching = Some(Switching {
+            every: Duration::from_millis(*rng.pick(&[200, 800, 2_000])),
+            accidents_ppm: *rng.pick(&[0, 300_000, 700_000]),
+            loses_disk: rng.chance(300_000),
+        });
+        plan
     }
 
     /// The plan of a seed in which a planted mistake shows soon: the usual draws, but for the few that matter to
@@ -174,7 +198,9 @@ impl Plan {
 
     /// Whether nothing happens over which a leader should lose its office.
     pub(super) fn is_steady(&self) -> bool {
-        self.churn.is_none() && self.faults.iter().all(|fault| *fault == Fault::Deafen)
+        self.churn.is_none()
+            && self.switching.is_none()
+            && self.faults.iter().all(|fault| *fault == Fault::Deafen)
     }
 
     /// By how many percent clocks may run fast.

@@ -15,12 +15,12 @@ use tenon_proto::etcdserverpb as pb;
 use tenon_proto::ids::MemberId;
 
 /// How long anything may take once nothing disturbs it.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Scene {
     pub(super) async fn come_to_rest(&self, working: Vec<Task>) -> Verdict {
         self.heal();
-        if self.plan.churn.is_none() && !self.plan.is_steady() {
+        if self.plan.churn.is_none() && self.modes.is_none() && !self.plan.is_steady() {
             let core = self.core();
             let written = self.take_writes("a healed quorum takes writes", Some(&core));
             written
@@ -31,7 +31,10 @@ impl Scene {
         self.heal();
         self.take_writes("the healed cluster takes writes", None)
             .await?;
-        self.reconcile().await?;
+        match self.modes {
+            Some(_) => self.settle_hosts().await?,
+            None => self.reconcile().await?,
+        }
         for task in working {
             self.within(PATIENCE, "a worker ends", task.ended()).await?;
         }
@@ -72,7 +75,7 @@ impl Scene {
 
     /// As an operator would: whoever is down is started, and so is whoever any member lists as one: an addition
     /// or a removal of unknown outcome may have come into force. With a `core` nobody but its members is.
-    async fn help_the_lost(&self, core: Option<&[NodeId]>) -> Infallible {
+    pub(super) async fn help_the_lost(&self, core: Option<&[NodeId]>) -> Infallible {
         loop {
             let nodes = core.map_or_else(|| self.world.nodes(), <[NodeId]>::to_vec);
             for node in nodes {
@@ -248,7 +251,7 @@ impl Scene {
 }
 
 /// The members as one of them lists them: node and id.
-fn list(world: &World, at: NodeId) -> Option<Vec<(NodeId, MemberId)>> {
+pub(super) fn list(world: &World, at: NodeId) -> Option<Vec<(NodeId, MemberId)>> {
     let running = world.running(at)?;
     let members = running.member.services().context.store().members();
     let node = |url: &String| {

@@ -3,6 +3,7 @@
 use super::plan::Plan;
 use super::report::Report;
 use crate::NodeId;
+use crate::check::modes::Modes;
 use crate::check::{Docket, Finding, Verdict, require};
 use crate::history::History;
 use crate::nemesis::{self, Nemesis, Record};
@@ -79,6 +80,8 @@ pub(super) struct Scene {
     pub(super) history: History,
     pub(super) seen: Seen,
     pub(super) docket: Docket,
+    /// What hosts answered, in a world of hosts.
+    pub(super) modes: Option<Modes>,
     pub(super) observer: Observer,
     pub(super) record: Record,
     pub(super) over: watch::Sender<bool>,
@@ -89,13 +92,15 @@ impl Scene {
     fn new(sim: &Sim, plan: Plan) -> Scene {
         let docket = Docket::default();
         let world = World::new(sim, plan.world.clone());
-        let observer = Observer::new(docket.clone());
+        let modes = plan.world.hosts.as_ref().map(|_| Modes::default());
+        let observer = Observer::new(docket.clone(), modes.clone());
         observer.attend(&world);
         let record = Record::new(docket.clone());
         Scene {
             world,
             observer,
             docket,
+            modes,
             plan,
             history: History::default(),
             seen: Seen::default(),
@@ -110,6 +115,7 @@ impl Scene {
             world: self.world.clone(),
             history: self.history.clone(),
             seen: self.seen.clone(),
+            modes: self.modes.clone(),
             mask: self.plan.mask.clone(),
             over: self.over.subscribe(),
             rest: self.rest.subscribe(),
@@ -148,13 +154,16 @@ impl Scene {
         }
         let all = async {
             for node in &nodes {
-                self.world.until_serving(*node).await;
+                self.world.until_up(*node).await;
             }
         };
         self.within(START, "the founders serve", all).await?;
         let term = self.term();
+        let looking = self.observer.clone().watch_storage(self.world.clone());
+        let looking = self.world.operator().spawn("storage", looking);
         let watching = self.start_watchers();
-        let working = self.start_workers();
+        let mut working = self.start_workers();
+        working.extend(self.start_operators());
         let raging = self.start_nemesis();
         self.rage().await?;
         self.over.send_replace(true);
@@ -162,6 +171,7 @@ impl Scene {
             task.ended().await;
         }
         self.come_to_rest(working).await?;
+        drop(looking);
         require(!self.plan.is_steady() || self.term() == term, || {
             format!(
                 "a leader whom a quorum heard all the time lost its office: {:?}",
@@ -193,7 +203,8 @@ impl Scene {
     }
 
     pub(super) fn all_nodes(&self) -> Vec<NodeId> {
-        let spare = self.plan.churn.unwrap_or(0);
+        let hosts = self.plan.world.hosts.as_ref();
+        let spare = self.plan.churn.unwrap_or(0) + hosts.map_or(0, |hosts| hosts.spares);
         (1..=self.plan.world.founders + spare).map(NodeId).collect()
     }
 
@@ -323,6 +334,8 @@ impl Scene {
         for exit in self.world.exits() {
             let excused = match &exit.why {
                 Why::Killed | Why::Stopped => true,
+                // Whoever is told that its storage is gone may not found anything.
+                Why::NotStarted(why) if why.contains("never founds") => self.modes.is_some(),
                 Why::Removed => self.plan.churn.is_some(),
                 Why::Failed(_) => self.record.is_spoiled(exit.node, exit.life),
                 Why::NotStarted(why) => {

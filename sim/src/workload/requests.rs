@@ -2,6 +2,7 @@
 
 use crate::history::{CallId, Reply, Request, tag};
 use crate::rng::SimRng;
+use crate::world::Endpoint;
 use bytes::Bytes;
 use tenon_proto::caller::Caller;
 use tenon_proto::error::Error;
@@ -265,8 +266,16 @@ impl Draw {
     }
 }
 
-/// Carries a request out.
-pub(crate) async fn carry_out(services: Services, request: Request) -> Result<Reply, Error> {
+/// Carries a request out at whoever answers.
+pub(crate) async fn carry_out(endpoint: Endpoint, request: Request) -> Result<Reply, Error> {
+    match endpoint {
+        Endpoint::Member(services) => carry_out_at(services, request).await,
+        Endpoint::Host(host) => super::through::carry_out(host, request).await,
+    }
+}
+
+/// Carries a request out at a member.
+pub(crate) async fn carry_out_at(services: Services, request: Request) -> Result<Reply, Error> {
     let caller = Caller::default();
     match request {
         Request::Put(r) => services.kv.put(&caller, r).await.map(Reply::Put),

@@ -3,8 +3,9 @@
 
 use super::World;
 use crate::NodeId;
-use crate::history::is_certain;
+use crate::history::{Reply, Request, is_certain};
 use crate::rng::SimRng;
+use crate::workload::requests::carry_out;
 use parking_lot::Mutex;
 use std::future::Future;
 use std::time::Duration;
@@ -116,7 +117,42 @@ impl Client {
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        let answer = self.env.timeout(self.patience, self.ask(node, call)).await;
+        let world = self.world.clone();
+        self.outcome(node, move || {
+            let running = world.serving(node)?;
+            let services = running.member.services().clone();
+            Some((running.env.clone(), call(services)))
+        })
+        .await
+    }
+
+    /// Makes a request at whoever answers behind `node`: its member, or its host.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub(crate) async fn request_at(
+        &self,
+        node: NodeId,
+        request: Request,
+    ) -> Result<Reply, CallError> {
+        let world = self.world.clone();
+        self.outcome(node, move || {
+            let (env, endpoint) = world.endpoint(node)?;
+            Some((env, carry_out(endpoint, request)))
+        })
+        .await
+    }
+
+    async fn outcome<T, F>(
+        &self,
+        node: NodeId,
+        work: impl FnOnce() -> Option<(Env, F)>,
+    ) -> Result<T, CallError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let answer = self.env.timeout(self.patience, self.ask(node, work)).await;
         match answer.unwrap_or(Ok(None))? {
             Some(Ok(answer)) => Ok(answer),
             Some(Err(error)) if is_certain(&error) => Err(CallError::Refused(error)),
@@ -129,7 +165,7 @@ impl Client {
     async fn ask<T, F>(
         &self,
         node: NodeId,
-        call: impl FnOnce(Services) -> F + Send + 'static,
+        work: impl FnOnce() -> Option<(Env, F)>,
     ) -> Result<Option<T>, CallError>
     where
         T: Send + 'static,
@@ -141,13 +177,11 @@ impl Client {
             return std::future::pending().await;
         };
         sim.sleep(there).await;
-        let running = self.world.serving(node).ok_or(CallError::NotSent)?;
+        let (env, work) = work().ok_or(CallError::NotSent)?;
         let (tx, rx) = oneshot::channel();
-        let services = running.member.services().clone();
-        running.env.spawn("call", async move {
-            let _ = tx.send(call(services).await);
+        env.spawn("call", async move {
+            let _ = tx.send(work.await);
         });
-        drop(running);
         let Ok(answer) = rx.await else {
             return Ok(None);
         };

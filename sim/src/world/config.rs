@@ -5,12 +5,15 @@ use crate::NodeId;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+use tenon_server::host::edges::Edges;
 use tenon_server::member::config::{
     BootstrapState, ClusterOptions, Compaction, MemberConfig, Quota, RunningCluster, Tuning,
 };
 
 /// Where members keep their data.
 pub(super) const DATA: &str = "/data";
+/// Their data directory in it.
+pub(super) const DIR: &str = "m.tenon";
 
 /// What a world is made with. The same for all its members.
 #[derive(Clone, Debug)]
@@ -41,6 +44,19 @@ pub struct WorldOptions {
     pub corrupt_check: Duration,
     /// Sizes of storage.
     pub tuning: Tuning,
+    /// Every node is a host that may switch between server and client; `None` for members alone.
+    pub hosts: Option<HostOptions>,
+}
+
+/// What hosts are made with.
+#[derive(Clone, Debug)]
+pub struct HostOptions {
+    /// Hosts besides the founders, which begin as clients.
+    pub spares: u64,
+    /// The switches there are.
+    pub edges: Edges,
+    /// How long a switch may take that a start goes on with.
+    pub change_within: Duration,
 }
 
 impl Default for WorldOptions {
@@ -60,6 +76,7 @@ impl Default for WorldOptions {
             auto_promote_learners: false,
             corrupt_check: Duration::ZERO,
             tuning: Tuning::default(),
+            hosts: None,
         }
     }
 }
@@ -112,7 +129,7 @@ impl World {
                 ..ClusterOptions::default()
             },
             tuning: options.tuning,
-            ..MemberConfig::sole(&name(node), PathBuf::from(DATA).join("m.tenon"), urls)
+            ..MemberConfig::sole(&name(node), PathBuf::from(DATA).join(DIR), urls)
         }
     }
 }

@@ -23,7 +23,7 @@ impl World {
         // A crash of which nobody has told yet.
         let crashed = place.stop.take().map(|_| place.life);
         place.life += 1;
-        place.member = None;
+        (place.member, place.host) = (None, None);
         place.serving = false;
         let (stop, stopped) = watch::channel(false);
         place.stop = Some(stop);
@@ -40,7 +40,10 @@ impl World {
         };
         let (world, its) = (self.clone(), env.clone());
         env.spawn("main", async move {
-            let why = world.live(&its, node, life, joins, stopped).await;
+            let why = match world.options().hosts {
+                Some(_) => world.live_as_host(&its, node, life, stopped).await,
+                None => world.live(&its, node, life, joins, stopped).await,
+            };
             // The process ends; what it had written stays in the machine's memory.
             world.0.sim.kill(node, CrashMode::Kept);
             world.ended(node, life, why);
@@ -75,6 +78,7 @@ impl World {
             life,
             env: env.clone(),
             member: member.clone(),
+            attached: None,
         };
         if let Some(place) = self.0.places.lock().get_mut(&node) {
             place.member = Some(member.clone());
@@ -109,7 +113,7 @@ impl World {
 
     /// What the others tell of a running cluster, when they can be reached: the one that knows this node, or
     /// else the first to answer.
-    async fn ask_peers(&self, env: &Env, node: NodeId) -> Option<RunningCluster> {
+    pub(super) async fn ask_peers(&self, env: &Env, node: NodeId) -> Option<RunningCluster> {
         let mut answers = Vec::new();
         for other in self.nodes().into_iter().filter(|other| *other != node) {
             let (there, back) = (
@@ -140,6 +144,14 @@ impl World {
         }
         if self.0.sim.is_alive(node) {
             self.0.sim.died(node).await;
+        }
+    }
+
+    /// Waits until clients are let in at the node, by its member or its host; for ever if that never comes.
+    pub async fn until_up(&self, node: impl Into<NodeId>) {
+        let node = node.into();
+        while self.state(node) != super::State::Serving {
+            self.0.sim.sleep(std::time::Duration::from_millis(5)).await;
         }
     }
 

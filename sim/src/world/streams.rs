@@ -4,12 +4,16 @@
 use super::World;
 use super::client::{CallError, Client};
 use crate::NodeId;
+use futures_util::StreamExt;
 use tenon_env::sync::mpsc;
 use tenon_proto::caller::Caller;
 use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb::{self as pb, watch_request::RequestUnion};
+use tenon_server::host::Host;
+use tenon_server::host::remote::CallInfo;
 use tenon_server::member::Member;
 use tenon_server::service::Services;
+use tenon_server::service::method::Method;
 use tenon_server::service::watch::NeedsLeader;
 
 /// Answers on their way to a client that does not take them; the member waits then.
@@ -28,6 +32,12 @@ pub struct WatchStream {
 impl World {
     /// Opens a watch stream at a member that serves; `None` when it does not.
     pub fn watch(&self, node: impl Into<NodeId>, needs_leader: NeedsLeader) -> Option<WatchStream> {
+        let node = node.into();
+        if let Some(host) = self.host(node) {
+            let life = self.life(node);
+            let serves = self.state(node) == super::State::Serving;
+            return serves.then(|| WatchStream::through(&host, node, life, needs_leader))?;
+        }
         let running = self.serving(node)?;
         let (node, life) = (running.node, running.life);
         Some(WatchStream::at(&running.member, node, life, needs_leader))
@@ -55,6 +65,38 @@ impl WatchStream {
             requests,
             answers,
         }
+    }
+
+    /// Opens a stream through a host's door; `None` when that lets nobody in.
+    fn through(host: &Host, node: NodeId, life: u64, needs_leader: NeedsLeader) -> Option<Self> {
+        let (requests, from) = mpsc::channel(ANSWERS);
+        let (to, answers) = mpsc::channel(ANSWERS);
+        let info = CallInfo {
+            needs_leader,
+            ..CallInfo::default()
+        };
+        let door = host.door();
+        let visit = door.admit(Method::WatchWatch, Caller::default(), info);
+        let mut stream = door.watch(visit.ok()?, from);
+        door.env().spawn("watch", async move {
+            loop {
+                let answer = tokio::select! {
+                    biased;
+                    () = to.closed() => return,
+                    answer = stream.next() => answer,
+                };
+                let Some(answer) = answer else { return };
+                if to.send(answer).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Some(WatchStream {
+            node,
+            life,
+            requests,
+            answers,
+        })
     }
 
     /// Asks for a watch. The first answer acknowledges it.

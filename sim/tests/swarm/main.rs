@@ -1,5 +1,6 @@
 //! Room `sim`: whole runs of clusters.
 
+mod hosts;
 mod kept;
 mod pages;
 mod plants;
