@@ -236,6 +236,13 @@ impl Drop for Remote {
     }
 }
 
+/// Waits for a value and holds nothing of the channel afterwards. In a `select!` the value that `wait_for` gives locks
+/// the channel while the other branches are dropped; when they hold the last of a [`Remote`], its end would wait for
+/// that lock for ever.
+pub(super) async fn until<T>(channel: &mut watch::Receiver<T>, wanted: impl FnMut(&T) -> bool) {
+    let _ = channel.wait_for(wanted).await;
+}
+
 /// An answer's message.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use super::door::{Backend, Door, Phase, Stay, Visit};
 use super::keep_alive::KeepAlive;
-use super::remote::{Remote, UpstreamError, read};
+use super::remote::{Remote, UpstreamError, read, until};
 use super::watch_move::WatchMove;
 use crate::service::Services;
 use crate::service::method::Method;
@@ -109,7 +109,7 @@ async fn until_cut<R: Send + 'static>(
     tokio::select! {
         biased;
         () = sending => {}
-        _ = phases.wait_for(|phase| *phase == Phase::Cut) => {
+        () = until(&mut phases, |phase| *phase == Phase::Cut) => {
             let _ = out.try_send(Err(Error::Stopped));
         }
     }

@@ -2,7 +2,7 @@
 
 use super::forward::unavailable;
 use super::targets::Choice;
-use super::{CallInfo, HOPS_MAX, Remote, UpstreamError, read};
+use super::{CallInfo, HOPS_MAX, Remote, UpstreamError, read, until};
 use crate::host::floor::Floor;
 use crate::service::method::{Method, Repeat};
 use prost::Message;
@@ -50,7 +50,7 @@ pub(super) async fn run(
     };
     tokio::select! {
         biased;
-        _ = stopping.wait_for(|stopping| *stopping) => {}
+        () = until(&mut stopping, |stopping| *stopping) => {}
         () = work => {}
     }
 }

@@ -1,7 +1,7 @@
 //! Room `server/host`: one request of a client, sent to a member, elsewhere if need be. A request that may have been
 //! carried out is never sent twice unless that does no harm.
 
-use super::{CallInfo, HOPS_MAX, Missed, Remote, UpstreamError};
+use super::{CallInfo, HOPS_MAX, Missed, Remote, UpstreamError, until};
 use crate::host::floor::Floor;
 use crate::service::method::{Method, Repeat};
 use bytes::Bytes;
@@ -49,7 +49,7 @@ impl Remote {
         tokio::select! {
             biased;
             answer = self.attempts(method, call, request, repeat, deadline, &sent) => answer,
-            _ = stopping.wait_for(|stopping| *stopping) => Err(Missed {
+            () = until(&mut stopping, |stopping| *stopping) => Err(Missed {
                 error: Error::Stopped,
                 not_done: repeat == Repeat::Harmless || !sent.load(Ordering::Relaxed),
             }),

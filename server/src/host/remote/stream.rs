@@ -1,7 +1,7 @@
 //! Room `server/host`: opening a stream at a member, at another one when that fails.
 
 use super::forward::{ATTEMPT_TIME, REQUEST_TIME, Verdict, check_hops, judge, not_done, refused};
-use super::{Answers, CallInfo, Missed, Remote};
+use super::{Answers, CallInfo, Missed, Remote, until};
 use crate::host::floor::Floor;
 use crate::service::method::{Kind, Method, Repeat};
 use bytes::Bytes;
@@ -36,7 +36,7 @@ impl Remote {
         tokio::select! {
             biased;
             opened = self.open_until(method, call, first, deadline) => opened,
-            _ = stopping.wait_for(|stopping| *stopping) => Err(not_done(Error::Stopped)),
+            () = until(&mut stopping, |stopping| *stopping) => Err(not_done(Error::Stopped)),
         }
     }
 

@@ -84,13 +84,25 @@ pub(super) async fn hand_over(core: &mut Core, aim: &Aim) -> StepResult {
     let Some(member) = core.member.clone() else {
         return Ok(());
     };
-    while member.services().context.status().is_leader {
+    let context = &member.services().context;
+    loop {
+        let status = context.status();
+        if !status.is_leader {
+            return Ok(());
+        }
+        if status.voters.iter().all(|id| *id == context.member()) {
+            return Err(StepError::failed(
+                "this host became the last voting member of its cluster meanwhile",
+                "make another host a server first; nothing was changed",
+            ));
+        }
         if core.env.now() >= aim.deadline {
             return Err(core_time(core));
         }
         member.hand_over().await;
+        // It may return at once, when nobody can be asked.
+        core.env.sleep(LOOK).await;
     }
-    Ok(())
 }
 
 fn core_time(_: &Core) -> StepError {
