@@ -4,9 +4,9 @@
 use crate::NodeId;
 use crate::check::leaders::Leaders;
 use crate::check::logs::Logs;
+use crate::check::modes::Modes;
 use crate::check::positions::{self, Durable};
 use crate::check::states::{Digest, States};
-use crate::check::modes::Modes;
 use crate::check::{Docket, Verdict};
 use crate::chronicle::{Role, What};
 use crate::cluster::role_of;

@@ -21,9 +21,9 @@ mod streams;
 
 pub use client::{CallError, Client};
 pub use config::{HostOptions, WorldOptions};
+pub(crate) use hosts::{Endpoint, Lost, storage};
 pub use members::Joins;
 pub use streams::WatchStream;
-pub(crate) use hosts::{Endpoint, Lost, storage};
 pub(crate) use streams::keep_alive;
 
 use crate::NodeId;
@@ -35,9 +35,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use tenon_env::Env;
+use tenon_env::sync::watch;
 use tenon_proto::ids::MemberId;
 use tenon_raft::RaftStatus;
-use tenon_env::sync::watch;
 use tenon_server::host::Host;
 use tenon_server::member::Member;
 

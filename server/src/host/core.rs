@@ -13,6 +13,7 @@ use crate::service::method::Method;
 use prost::Message;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tenon_env::sync::watch;
 use tenon_env::{Env, Instant, Lane};
 use tenon_proto::caller::Caller;
@@ -21,6 +22,9 @@ use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb as pb;
 use tenon_proto::host::{StandingRequest, StandingResponse};
 use tenon_proto::ids::MemberId;
+
+/// Time for the own member to answer, before others are asked.
+const HERE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Why a step did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,6 +150,33 @@ impl Core {
         let request = pb::MemberListRequest { linearizable: true };
         self.ask(Method::ClusterMemberList, &request, deadline)
             .await
+    }
+
+    /// The members by a quorum, asked of the own member first, if one runs. When every host of a cluster asks only the
+    /// others, and their endpoints are with the others too, nobody ever answers; the one whose member has the quorum
+    /// must see that it has it.
+    pub(super) async fn members_here_first(
+        &self,
+        deadline: Instant,
+    ) -> Result<pb::MemberListResponse, Error> {
+        if let Some(member) = &self.member {
+            let (caller, linearizable) = (Caller::default(), true);
+            let request = pb::MemberListRequest { linearizable };
+            let asked = member.services().cluster.member_list(&caller, request);
+            let within = HERE_WITHIN.min(deadline - self.env.now());
+            if let Some(Ok(list)) = self.env.timeout(within, asked).await {
+                return Ok(list);
+            }
+        }
+        self.members(deadline).await
+    }
+
+    /// Whether the own member runs and has a vote, as it knows itself.
+    pub(super) fn has_vote(&self) -> bool {
+        self.member.as_ref().is_some_and(|member| {
+            let status = member.services().context.status();
+            status.is_member && !status.is_learner
+        })
     }
 
     /// Who belongs to the cluster and whom its leader hears; asked of the own member where it serves.

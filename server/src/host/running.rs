@@ -8,6 +8,7 @@ use super::orders::{ChangeError, ChangeOptions, Ended, Order, Plan};
 use super::steps::{down, up};
 use std::time::Duration;
 use tenon_env::sync::{mpsc, oneshot, watch};
+use tenon_proto::ids::MemberId;
 
 /// Pause between attempts to remove what a failed switch left in the cluster.
 const TIDY: Duration = Duration::from_secs(5);
@@ -217,6 +218,9 @@ impl Running {
         let Some(id) = self.core.journal.leftover else {
             return Role::Client;
         };
+        if self.core.has_vote() {
+            return self.take_up(id).await;
+        }
         let deadline = self.core.env.now() + TIDY_WITHIN;
         match up::clean(&mut self.core, id, deadline).await {
             Ok(()) => {
@@ -233,6 +237,28 @@ impl Running {
                 Role::Client
             }
         }
+    }
+
+    /// What an earlier switch left has a vote by now, and the cluster may need it: the host becomes the server that it
+    /// was told to be.
+    async fn take_up(&mut self, id: MemberId) -> Role {
+        let (to, step) = (Mode::Server, Step::ToMember);
+        let steps = self.core.config.edges.steps(Mode::Client, to);
+        let first = steps.map_or(0, |s| position(s, step).unwrap_or(s.len()));
+        let saved = self.core.save(|journal| {
+            journal.switching = Some(Switching { to, step });
+            journal.member = Some(id);
+            journal.leftover = None;
+        });
+        if let Err(StepError::Fatal(why)) = saved.await {
+            return Role::Ended(Ended::Failed(why));
+        }
+        tracing::warn!(member = %id, "what an earlier switch left has a vote by now");
+        let options = ChangeOptions {
+            within: Some(TIDY_WITHIN),
+            ..ChangeOptions::default()
+        };
+        self.switch(to, options, first, None).await
     }
 
     async fn obey(&mut self, order: Option<Order>, role: Role) -> Role {

@@ -156,13 +156,14 @@ impl Running {
             to: aim.to,
         };
         let undone = match aim.to {
-            Mode::Server => up::undo(&mut self.core, &cleaning)
-                .await
-                .map(|()| down::Undone::Back),
+            Mode::Server => up::undo(&mut self.core, &cleaning).await,
             Mode::Client => down::undo(&mut self.core, &cleaning).await,
         };
         match undone {
             Ok(down::Undone::Back) => (Err(self.told(aim.to, step, error)), None),
+            Ok(down::Undone::GoOn) if aim.to == Mode::Server => {
+                self.take_over(&cleaning, steps).await
+            }
             Ok(down::Undone::GoOn) => self.go_on(&cleaning, steps).await,
             Err(StepError::Fatal(why)) => (Err(self.told(aim.to, step, error)), Some(why)),
             Err(StepError::Failed { why, .. }) => {
@@ -171,6 +172,26 @@ impl Running {
                 (Err(ChangeError { why, ..told }), None)
             }
         }
+    }
+
+    /// The member has its vote: what is left is that it answers. When it cannot yet, the host's loop tries again.
+    async fn take_over(&mut self, aim: &Aim, steps: &[Step]) -> (Outcome, Option<String>) {
+        let first = position(steps, Step::ToMember).unwrap_or(steps.len());
+        let Err((step, error)) = self.core.drive(aim, steps, first).await else {
+            return (Ok(()), None);
+        };
+        let fatal = match &error {
+            StepError::Fatal(why) => Some(why.clone()),
+            StepError::Failed { .. } => {
+                let own = self.core.member.as_ref();
+                let own = own.map(|m| m.services().context.member());
+                match up::leave(&mut self.core, own).await {
+                    Err(StepError::Fatal(why)) => Some(why),
+                    _ => None,
+                }
+            }
+        };
+        (Err(self.told(aim.to, step, error)), fatal)
     }
 
     /// The member is removed: what is left of the switch needs nobody else.

@@ -4,8 +4,8 @@
 
 use super::Record;
 use crate::NodeId;
-use crate::check::{Finding, require};
 use crate::check::modes::Modes;
+use crate::check::{Finding, require};
 use crate::disk::CrashMode;
 use crate::rng::SimRng;
 use crate::world::{CallError, Client, Lost, State, World};
@@ -74,7 +74,9 @@ impl Operator {
             self.record.count("switch asked for");
             let befalls = befall(self.world.clone(), self.record.clone(), node, accident);
             let over = self.over.clone();
-            self.world.operator().spawn("accident", befalls(host.clone(), over));
+            self.world
+                .operator()
+                .spawn("accident", befalls(host.clone(), over));
             let options = ChangeOptions {
                 within: Some(Duration::from_millis(within)),
                 ..ChangeOptions::default()
@@ -270,7 +272,10 @@ async fn remove_for_good(world: &World, client: &Client, node: NodeId) {
     loop {
         let list = client.call(|services| async move {
             let request = pb::MemberListRequest { linearizable: true };
-            services.cluster.member_list(&Caller::default(), request).await
+            services
+                .cluster
+                .member_list(&Caller::default(), request)
+                .await
         });
         let listed = list.await.map(|list| {
             let mut members = list.members.into_iter();

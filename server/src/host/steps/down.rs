@@ -21,6 +21,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// hear so soon.
 const CHECK_WITHIN: Duration = Duration::from_secs(4);
 
+/// Shortest time for the endpoint to come back to the member.
+const HOME_WITHIN: Duration = Duration::from_secs(1);
+
 fn own(core: &Core) -> Result<MemberId, StepError> {
     let attached = core.member.as_ref().map(|m| m.services().context.member());
     attached
@@ -201,7 +204,12 @@ pub(in super::super) async fn undo(core: &mut Core, aim: &Aim) -> Result<Undone,
     }
     if let Some(member) = &core.member {
         let services = member.services_shared();
-        core.go_to(Backend::Member(services), aim).await?;
+        // Asking took time; coming home has its own.
+        let aim = Aim {
+            deadline: aim.deadline.max(core.env.now() + HOME_WITHIN),
+            ..aim.clone()
+        };
+        core.go_to(Backend::Member(services), &aim).await?;
     }
     // A removal that was asked for may still come into force; the journal keeps it in mind.
     core.save(|journal| journal.switching = None).await?;
@@ -212,6 +220,6 @@ pub(in super::super) async fn undo(core: &mut Core, aim: &Aim) -> Result<Undone,
 }
 
 async fn see_gone_once(core: &Core, own: MemberId, deadline: Instant) -> bool {
-    let list = core.members(deadline).await;
+    let list = core.members_here_first(deadline).await;
     list.is_ok_and(|list| !list.members.iter().any(|m| m.id == own.get()))
 }

@@ -4,7 +4,7 @@
 use super::super::core::{Aim, Core, StepError, StepResult};
 use super::super::orders::NOTHING;
 use super::super::standing::judge_joining;
-use super::down::{remove, see_gone};
+use super::down::{Undone, remove, see_gone};
 use crate::member::Member;
 use crate::member::config::{BootstrapState, KnownMember, RunningCluster};
 use crate::service::method::Method;
@@ -64,7 +64,7 @@ fn mine(core: &Core, stored: Option<MemberId>, members: &[pb::Member]) -> Option
 /// new one. Hosts that join at the same time wait for each other here.
 pub(super) async fn add_learner(core: &mut Core, aim: &Aim) -> StepResult {
     loop {
-        let list = core.members(aim.deadline).await;
+        let list = core.members_here_first(aim.deadline).await;
         let list = list.map_err(|e| no_answer(&e))?;
         let stored = core.stored().await?;
         match (mine(core, stored, &list.members), stored) {
@@ -223,8 +223,12 @@ pub(super) async fn catch_up(core: &mut Core, aim: &Aim) -> StepResult {
 }
 
 /// Back to a client: the learner leaves the cluster, then its storage goes. When the cluster cannot be asked, the
-/// member keeps running, because by now it may be a voter whose vote is needed to remove it.
-pub(in super::super) async fn undo(core: &mut Core, aim: &Aim) -> StepResult {
+/// member keeps running, because by now it may be a voter whose vote is needed to remove it. Once it has a vote there is
+/// no way back: the others may have left the cluster to it.
+pub(in super::super) async fn undo(core: &mut Core, aim: &Aim) -> Result<Undone, StepError> {
+    if core.has_vote() {
+        return Ok(Undone::GoOn);
+    }
     if let Some(remote) = core.remote.clone() {
         core.go_to(super::super::door::Backend::Remote(remote), aim)
             .await?;
@@ -235,16 +239,21 @@ pub(in super::super) async fn undo(core: &mut Core, aim: &Aim) -> StepResult {
         Some(id) => clean(core, id, aim.deadline).await,
     };
     let leftover = removed.is_err().then_some(own).flatten();
+    leave(core, leftover).await?;
+    match removed {
+        Err(StepError::Fatal(why)) => Err(StepError::Fatal(why)),
+        _ => Ok(Undone::Back),
+    }
+}
+
+/// The switch is over without success; this member is still to be removed, or to be made the host's own.
+pub(in super::super) async fn leave(core: &mut Core, leftover: Option<MemberId>) -> StepResult {
     core.save(|journal| {
         journal.switching = None;
         journal.member = None;
         journal.leftover = leftover;
     })
-    .await?;
-    match removed {
-        Err(StepError::Fatal(why)) => Err(StepError::Fatal(why)),
-        _ => Ok(()),
-    }
+    .await
 }
 
 /// Removes the host's former learner from the cluster, and then its storage.
