@@ -15,7 +15,15 @@ fn main() {
     let mut failed = vec![];
     for seed in a[0]..=a[1] {
         let began = std::time::Instant::now();
-        let got = catch_unwind(AssertUnwindSafe(|| run(seed, &Plan::hosts(seed))));
+        let got = catch_unwind(AssertUnwindSafe(|| {
+            run(
+                seed,
+                &Plan::hosts_lasting(
+                    seed,
+                    std::time::Duration::from_secs(*a.get(2).unwrap_or(&8)),
+                ),
+            )
+        }));
         match got {
             Ok(Ok(r)) => {
                 total += &r;

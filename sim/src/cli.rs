@@ -14,7 +14,8 @@ use tenon_env::Plant;
 const USAGE: &str = "\
 tenon sim: runs whole members in a simulated world, each run from one seed
 
-Each seed runs twice over: one member under lives that end badly, and a cluster under everything at once.
+Each seed runs three times over: one member under lives that end badly, a cluster under everything at once, and
+hosts that switch between server and client under everything at once.
 
   tenon sim [--seeds A..B] [--minutes M] [--jobs N] [--seconds S]
   tenon sim --seed N [--html FILE] [--shrink] [--mask MASK] [--seconds S]
@@ -24,6 +25,7 @@ Each seed runs twice over: one member under lives that end badly, and a cluster 
   --minutes M    begin no new run after so many minutes
   --jobs N       runs at the same time (the number of cores)
   --seconds S    simulated seconds of trouble in a cluster (8)
+  --hosts        run the hosts only; --seconds, --html, --shrink and --mask are about them then
   --html FILE    draw the run of --seed as a page: members, roles, faults, calls, and what broke
   --shrink       when the cluster of --seed fails, leave out faults and calls for as long as it still fails the
                  same way, at most 10 minutes; prints the MASK of what is left out
@@ -43,6 +45,8 @@ struct Options {
     limit: Option<Duration>,
     jobs: usize,
     seconds: Option<u64>,
+    /// Only hosts run.
+    hosts: bool,
     html: Option<PathBuf>,
     shrink: bool,
     mask: Mask,
@@ -53,6 +57,7 @@ impl Options {
     /// The plan of a seed's cluster.
     fn plan(&self, seed: u64) -> Plan {
         let mut plan = match (self.plant, self.seconds) {
+            (Plant::None, _) if self.hosts => Plan::hosts(seed),
             (Plant::None, None) => Plan::of(seed),
             (Plant::None, Some(seconds)) => Plan::lasting(seed, Duration::from_secs(seconds)),
             (plant, _) => Plan::proving(plant, seed),
@@ -64,9 +69,23 @@ impl Options {
         plan
     }
 
-    /// Whether the runs of one member belong to it.
-    fn runs_member(&self) -> bool {
-        self.plant == Plant::None && self.mask.is_empty()
+    /// Whether the runs of one member, and of hosts beside the cluster, belong to it.
+    fn runs_all(&self) -> bool {
+        self.plant == Plant::None && self.mask.is_empty() && !self.hosts
+    }
+
+    /// What [`Options::plan`] is about.
+    fn what(&self) -> &'static str {
+        match self.hosts {
+            true => "hosts",
+            false => "cluster",
+        }
+    }
+
+    /// The plan of a seed's hosts, where they run beside the cluster.
+    fn hosts_plan(&self, seed: u64) -> Plan {
+        let seconds = self.seconds.map_or(8, |seconds| seconds);
+        Plan::hosts_lasting(seed, Duration::from_secs(seconds))
     }
 
     /// The command that shows the run of one seed again.
@@ -74,6 +93,9 @@ impl Options {
         let mut text = format!("tenon sim --seed {}", self.first);
         if let Some(seconds) = self.seconds {
             text.push_str(&format!(" --seconds {seconds}"));
+        }
+        if self.hosts {
+            text.push_str(" --hosts");
         }
         if self.plant != Plant::None {
             text.push_str(&format!(" --plant {}", name(self.plant)));
@@ -125,6 +147,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
         limit: None,
         jobs: cores,
         seconds: None,
+        hosts: false,
         html: None,
         shrink: false,
         mask: Mask::default(),
@@ -148,6 +171,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
             }
             "--jobs" => options.jobs = number(arg, args.next())?.clamp(1, 1024) as usize,
             "--seconds" => options.seconds = Some(number(arg, args.next())?.clamp(1, 3_600)),
+            "--hosts" => options.hosts = true,
             "--html" => options.html = Some(args.next().ok_or("--html needs a file")?.into()),
             "--shrink" => options.shrink = true,
             "--mask" => options.mask = args.next().ok_or("--mask needs a value")?.parse()?,
@@ -158,6 +182,9 @@ fn parse(args: &[String]) -> Result<Options, String> {
     if options.first > options.last {
         let (first, last) = (options.first, options.last);
         return Err(format!("no seeds from {first} to {last}"));
+    }
+    if options.hosts && options.plant != Plant::None {
+        return Err("--plant is for clusters, not for --hosts".to_owned());
     }
     let of_one = options.html.is_some() || options.shrink || !options.mask.is_empty();
     if of_one && !options.single {
@@ -211,7 +238,7 @@ mod tests {
             "0:1",
         ];
         let one = parsed(&one).unwrap();
-        assert!(one.single && one.shrink && !one.runs_member());
+        assert!(one.single && one.shrink && !one.runs_all());
         assert_eq!(one.replay(), "tenon sim --seed 7 --seconds 3 --mask '0:1'");
         let plan = one.plan(7);
         assert_eq!(plan.chaos, Duration::from_secs(3));
@@ -219,6 +246,9 @@ mod tests {
         let planted = parsed(&["--seed", "7", "--plant", "stale-read"]).unwrap();
         assert_eq!(planted.plan(7).plant, Plant::StaleRead);
         assert_eq!(planted.replay(), "tenon sim --seed 7 --plant stale-read");
+        let hosts = parsed(&["--seed", "7", "--hosts"]).unwrap();
+        assert!(hosts.plan(7).switching.is_some() && !hosts.runs_all());
+        assert_eq!(hosts.replay(), "tenon sim --seed 7 --hosts");
         for wrong in [
             &["--seeds", "9..3"][..],
             &["--seeds", "9"],

@@ -134,6 +134,15 @@ pub enum Asked {
     FirstOnly,
 }
 
+/// How old an answer of this host may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// None is older than another given before, whoever gives it.
+    NeverBack,
+    /// As old as whoever gives it is.
+    AsTheyCome,
+}
+
 /// All switches there are, and the habits that go with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edges {
@@ -143,6 +152,8 @@ pub struct Edges {
     pub cleaning: Cleaning,
     /// Whom the host asks.
     pub asked: Asked,
+    /// How old answers may be.
+    pub answers: Answers,
 }
 
 impl Default for Edges {
@@ -177,6 +188,7 @@ impl Default for Edges {
             ],
             cleaning: Cleaning::OwnDeadline,
             asked: Asked::AnyMember,
+            answers: Answers::NeverBack,
         }
     }
 }

@@ -55,6 +55,8 @@ struct State {
     floor: Floor,
     /// Answers of an earlier run of this host are not in the floor yet.
     owes_a_read: bool,
+    /// It holds nothing: for a planted table of edges.
+    forgets: bool,
     /// Members that answer through this host, or did a moment ago: what they have applied counts as answered, so
     /// that their calls need not be followed one by one.
     members: Vec<Weak<Services>>,
@@ -80,6 +82,13 @@ impl SharedFloor {
         floor
     }
 
+    /// A floor that holds nothing, for the proof that somebody would notice.
+    pub(super) fn forgetful() -> SharedFloor {
+        let floor = SharedFloor::default();
+        floor.0.lock().forgets = true;
+        floor
+    }
+
     /// Whether a linearizable answer must be seen before any is given.
     pub(super) fn owes_a_read(&self) -> bool {
         self.0.lock().owes_a_read
@@ -95,6 +104,9 @@ impl SharedFloor {
     /// The floor now.
     pub fn now(&self) -> Floor {
         let mut state = self.0.lock();
+        if state.forgets {
+            return Floor::default();
+        }
         let running: Vec<_> = state.members.iter().filter_map(Weak::upgrade).collect();
         for services in running {
             state.floor.raise(of_member(&services));

@@ -4,7 +4,7 @@
 use super::config::HostConfig;
 use super::core::{Core, StepError};
 use super::door::{Backend, Door};
-use super::edges::{Mode, Step};
+use super::edges::{Answers, Mode, Step};
 use super::floor::SharedFloor;
 use super::journal::{Journal, JournalFile, Switching};
 use super::remote::Upstream;
@@ -179,6 +179,10 @@ fn core(
     (file, journal): (JournalFile, Journal),
     floor: SharedFloor,
 ) -> Core {
+    let floor = match config.edges.answers {
+        Answers::NeverBack => floor,
+        Answers::AsTheyCome => SharedFloor::forgetful(),
+    };
     let closed = Error::other(Code::Unavailable, "tenon: the host is starting");
     let door = Door::with_floor(env, Backend::Closed(closed), floor);
     let status = HostStatus {

@@ -16,35 +16,49 @@ use std::time::Instant;
 /// One seed of so many is run twice and its traces compared.
 const AGAIN: u64 = 100;
 
-/// What a seed's runs did; the member's is left out when something is planted or masked.
-struct Both {
+/// What a seed's runs did. The member's and the hosts' are left out when something is planted, masked or asked for
+/// alone; `cluster` is what was asked for then.
+struct All {
     member: Option<l1::Report>,
+    hosts: Option<swarm::Report>,
     cluster: swarm::Report,
 }
 
-impl Both {
-    fn traces(&self) -> (Option<u64>, u64) {
+impl All {
+    fn traces(&self) -> (Option<u64>, Option<u64>, u64) {
         let member = self.member.as_ref().map(|r| r.trace.hash());
-        (member, self.cluster.trace.hash())
+        let hosts = self.hosts.as_ref().map(|r| r.trace.hash());
+        (member, hosts, self.cluster.trace.hash())
     }
 }
 
 /// Runs one seed; the failure as text.
-fn one(seed: u64, options: &Options) -> Result<Both, String> {
-    let member = match options.runs_member() {
+fn one(seed: u64, options: &Options) -> Result<All, String> {
+    let member = match options.runs_all() {
         true => {
             let ran = l1::run(seed, &l1::Plan::of(seed));
             Some(ran.map_err(|f| format!("one member: {f}"))?)
         }
         false => None,
     };
+    let hosts = match options.runs_all() {
+        true => {
+            let ran = swarm::run(seed, &options.hosts_plan(seed));
+            Some(ran.map_err(|f| format!("hosts: {f}"))?)
+        }
+        false => None,
+    };
     let cluster = swarm::run(seed, &options.plan(seed));
-    let cluster = cluster.map_err(|f| format!("cluster: {f}"))?;
-    Ok(Both { member, cluster })
+    let cluster = cluster.map_err(|f| format!("{}: {f}", options.what()))?;
+    Ok(All {
+        member,
+        hosts,
+        cluster,
+    })
 }
 
 /// Whether the seed is one of those that are run twice, and then whether both runs were one.
-fn repeats(seed: u64, options: &Options, first: &Both) -> Result<bool, String> {
+fn repeats(seed: u64, options: &Options, first: &All) -> Result<bool, String> {
     if !seed.is_multiple_of(AGAIN) {
         return Ok(false);
     }
@@ -67,16 +81,19 @@ pub(super) fn many(options: &Options) -> bool {
                 return;
             }
             let ran = one(seed, options);
-            let ran = ran.and_then(|both| Ok((repeats(seed, options, &both)?, both)));
+            let ran = ran.and_then(|all| Ok((repeats(seed, options, &all)?, all)));
             let mut total = total.lock();
             total.seeds += 1;
             match ran {
-                Ok((again, both)) => {
+                Ok((again, all)) => {
                     total.again += u64::from(again);
-                    if let Some(member) = &both.member {
+                    if let Some(member) = &all.member {
                         *total += member;
                     }
-                    total.clusters += &both.cluster;
+                    if let Some(hosts) = &all.hosts {
+                        total.clusters += hosts;
+                    }
+                    total.clusters += &all.cluster;
                 }
                 Err(why) => {
                     println!("seed {seed} failed: {why}");

@@ -19,7 +19,7 @@ const SHRINK_MOST: Duration = Duration::from_secs(600);
 /// Runs one seed and shows it; whether it held.
 pub(super) fn single(options: &Options) -> bool {
     let seed = options.first;
-    if options.runs_member() {
+    if options.runs_all() {
         let plan = l1::Plan::of(seed);
         println!("seed {seed}, one member: {plan:#?}");
         let (verdict, story) = l1::run_told(seed, &plan);
@@ -40,8 +40,20 @@ pub(super) fn single(options: &Options) -> bool {
             }
         }
     }
-    let plan = options.plan(seed);
-    println!("seed {seed}, cluster: {plan:#?}");
+    if options.runs_all() {
+        let plan = options.hosts_plan(seed);
+        println!("seed {seed}, hosts: {plan:#?}");
+        match swarm::run(seed, &plan) {
+            Ok(report) => println!("{report:#?}\ntrace of hosts {:016x}", report.trace.hash()),
+            Err(finding) => {
+                println!("seed {seed} failed: hosts: {finding}");
+                println!("alone, and as a page: tenon sim --seed {seed} --hosts --html FILE");
+                return false;
+            }
+        }
+    }
+    let (plan, what) = (options.plan(seed), options.what());
+    println!("seed {seed}, {what}: {plan:#?}");
     let (verdict, story) = swarm::run_told(seed, &plan);
     match verdict {
         Ok(report) => {
@@ -50,7 +62,7 @@ pub(super) fn single(options: &Options) -> bool {
             true
         }
         Err(finding) => {
-            println!("seed {seed} failed: cluster: {finding}");
+            println!("seed {seed} failed: {what}: {finding}");
             match options.shrink {
                 true => smaller(options, &finding.to_string(), story, u64::MAX).show(),
                 false => page(

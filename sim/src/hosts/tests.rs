@@ -6,7 +6,7 @@ mod crashes;
 use super::Hosts;
 use crate::sim::Sim;
 use std::time::Duration;
-use tenon_server::host::edges::{Asked, Cleaning, Edge, Edges, Step};
+use tenon_server::host::edges::{Answers, Asked, Cleaning, Edge, Edges, Step};
 use tenon_server::host::{Host, Mode};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -37,6 +37,7 @@ fn old() -> Edges {
         ],
         cleaning: Cleaning::SharedDeadline,
         asked: Asked::FirstOnly,
+        answers: Answers::NeverBack,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::report::Report;
 use super::run::Scene;
+use crate::check::modes::Modes;
 use crate::check::reads::Answered;
 use crate::check::{self, Finding};
 use crate::history::Outcome;
@@ -36,6 +37,7 @@ impl Scene {
             watches: watched.len() as u64,
             appends,
             locked_writes,
+            host_answers: self.modes.as_ref().map_or(0, Modes::answers),
             simulated: sim.now(),
             ..Report::default()
         };

@@ -139,7 +139,12 @@ impl Plan {
     /// The plan of a seed whose nodes are hosts that switch between server and client: the usual draws, on more nodes,
     /// some of which begin as clients.
     pub fn hosts(seed: u64) -> Plan {
-        let mut plan = Plan::lasting(seed, Duration::from_secs(8));
+        Plan::hosts_lasting(seed, Duration::from_secs(8))
+    }
+
+    /// As [`Plan::hosts`], with a nemesis that rages for `chaos`.
+    pub fn hosts_lasting(seed: u64, chaos: Duration) -> Plan {
+        let mut plan = Plan::lasting(seed, chaos);
         let mut rng = SimRng::fork(seed, "hosts", 0);
         plan.churn = None;
         plan.world.founders = *rng.pick(&[1, 2, 3, 3, 3, 5]);

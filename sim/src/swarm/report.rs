@@ -33,6 +33,8 @@ pub struct Report {
     pub appends: u64,
     /// Writes under a lock.
     pub locked_writes: u64,
+    /// Answers of hosts compared with earlier ones.
+    pub host_answers: u64,
     /// Simulated time.
     pub simulated: Duration,
     /// Everything that happened, as a hash.
@@ -59,6 +61,7 @@ impl AddAssign<&Report> for Report {
         self.watches += r.watches;
         self.appends += r.appends;
         self.locked_writes += r.locked_writes;
+        self.host_answers += r.host_answers;
         self.simulated += r.simulated;
     }
 }
@@ -71,7 +74,7 @@ impl Report {
         format!(
             "clusters: {} calls answered, {} refused, {} of unknown outcome; {} revisions, {} lives, {} terms, \
              {} snapshots, {} leases that ended, {} list elements, {} writes under locks\n\
-             compared: {} log entries, {} states, {} hashes, {} stretches of watches\n\
+             compared: {} log entries, {} states, {} hashes, {} stretches of watches, {} answers of hosts\n\
              happened: {}",
             self.answered,
             self.refused,
@@ -87,6 +90,7 @@ impl Report {
             self.sights.states,
             self.hashes,
             self.watches,
+            self.host_answers,
             counts.join(", ")
         )
     }
