@@ -29,7 +29,9 @@ impl Automatic {
     /// A text that names the value that cannot be, and which can.
     pub fn new(target: u32, replace_after: Duration) -> Result<Automatic, String> {
         if ![1, 3, 5, 7].contains(&target) {
-            return Err(format!("--voters-target {target}: a cluster has 1, 3, 5 or 7 voters"));
+            return Err(format!(
+                "--voters-target {target}: a cluster has 1, 3, 5 or 7 voters"
+            ));
         }
         if replace_after < 3 * LOOK {
             return Err(format!(
@@ -150,10 +152,15 @@ fn judge(
         let silent = rest.members.iter().find(|m| !m.heard && replaced.is_none());
         let silent = silent.map_or_else(String::new, |m| {
             let after = automatic.replace_after;
-            format!("; {} is not heard, and is replaced when that lasts {after:?}", show(m))
+            format!(
+                "; {} is not heard, and is replaced when that lasts {after:?}",
+                show(m)
+            )
         });
         let target = automatic.target;
-        return Err(format!("{voters} of {target} voters are there{dead}{silent}"));
+        return Err(format!(
+            "{voters} of {target} voters are there{dead}{silent}"
+        ));
     }
     if let Some(learner) = rest.members.iter().find(|m| m.is_learner) {
         return Err(format!("{} is on its way to a vote", show(learner)));
@@ -273,10 +280,16 @@ mod tests {
         let mut slow = cluster(&[true, true, false]);
         slow.members[1].behind = 5000;
         let mut looker = Looker::new(3);
-        waits(looker.looks(0, 30, &slow), "1 are: m2 (2) is 5000 entries behind");
+        waits(
+            looker.looks(0, 30, &slow),
+            "1 are: m2 (2) is 5000 entries behind",
+        );
         let two_dead = cluster(&[true, true, true, false, false]);
         let mut looker = Looker::new(5);
-        assert_eq!(looker.looks(0, 10, &two_dead), Place::Free(Some(MemberId(4))));
+        assert_eq!(
+            looker.looks(0, 10, &two_dead),
+            Place::Free(Some(MemberId(4)))
+        );
         let mut above = Looker::new(3);
         waits(above.looks(0, 30, &two_dead), "4 of 3 voters");
     }
@@ -301,6 +314,9 @@ mod tests {
         let mut other = emptied.clone();
         other.members[2].name = "other".to_owned();
         waits(looker.look_as("m3", 1, &other), "3 of 3 voters");
-        waits(looker.look_as("m3", 2, &cluster(&[true; 3])), "3 of 3 voters");
+        waits(
+            looker.look_as("m3", 2, &cluster(&[true; 3])),
+            "3 of 3 voters",
+        );
     }
 }

@@ -141,8 +141,8 @@ fn begin_anew(
     }
     let data_dir = &config.member.data_dir;
     let emptied = standby::is_emptied(env, data_dir);
-    let emptied =
-        emptied.map_err(|e| StartError::DataDir(format!("look into {}: {e}", data_dir.display())))?;
+    let emptied = emptied
+        .map_err(|e| StartError::DataDir(format!("look into {}: {e}", data_dir.display())))?;
     Ok(match emptied {
         true => standby::begin_anew(journal, &config.endpoints),
         false => None,

@@ -52,7 +52,9 @@ impl Running {
                 let (ours, its) = (self.core.journal.cluster.get(), standing.header.as_ref());
                 let its = its.map_or(0, |header| header.cluster_id);
                 if ours != 0 && ours != its {
-                    Place::None(format!("the members are of cluster {its:x}, this host of {ours:x}"))
+                    Place::None(format!(
+                        "the members are of cluster {its:x}, this host of {ours:x}"
+                    ))
                 } else {
                     let member = &self.core.config.member;
                     let own = Own {
@@ -73,7 +75,9 @@ impl Running {
                 let whose = replaces.map_or_else(String::new, |id| format!(" of member {id}"));
                 self.core.tell_automatic(format!("takes the place{whose}"));
                 self.core.replaces = replaces;
-                let role = self.switch(Mode::Server, ChangeOptions::default(), 0, None).await;
+                let role = self
+                    .switch(Mode::Server, ChangeOptions::default(), 0, None)
+                    .await;
                 self.core.replaces = None;
                 self.rests_until = self.core.env.now() + AGAIN;
                 role
@@ -104,7 +108,10 @@ impl Running {
         let (true, Some(first)) = (expected || self.core.config.automatic.is_some(), go_on) else {
             return Role::Ended(Ended::Removed(why));
         };
-        tracing::warn!(why, "this host's member was removed; the host becomes a client");
+        tracing::warn!(
+            why,
+            "this host's member was removed; the host becomes a client"
+        );
         let endpoints = self.core.endpoints_of_others();
         if endpoints.is_empty() {
             return Role::Ended(Ended::Removed(why));
@@ -156,7 +163,13 @@ impl Core {
 /// when it knows nobody to ask.
 pub(super) fn begin_anew(journal: &Journal, told: &[String]) -> Option<Journal> {
     let mut endpoints = told.to_vec();
-    endpoints.extend(journal.endpoints.iter().filter(|url| !told.contains(url)).cloned());
+    endpoints.extend(
+        journal
+            .endpoints
+            .iter()
+            .filter(|url| !told.contains(url))
+            .cloned(),
+    );
     (!endpoints.is_empty()).then(|| Journal {
         cluster: journal.cluster,
         endpoints,

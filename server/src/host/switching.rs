@@ -76,7 +76,8 @@ impl Running {
             Ok(()) => tracing::info!(%mode, "the switch is done"),
             Err(error) if !told => {
                 tracing::warn!(%error, "stays what it is for now");
-                self.core.tell_automatic(format!("tries again soon: {error}"));
+                self.core
+                    .tell_automatic(format!("tries again soon: {error}"));
             }
             Err(error) => tracing::error!(%error, "the switch was not made"),
         }
@@ -85,7 +86,11 @@ impl Running {
                 .progress
                 .take()
                 .map(|p| self.core.env.now() - p.began);
-            status.error = outcome.as_ref().err().filter(|_| told).map(ToString::to_string);
+            status.error = outcome
+                .as_ref()
+                .err()
+                .filter(|_| told)
+                .map(ToString::to_string);
             status.note = match (outcome, took) {
                 (Ok(()), Some(took)) => format!("became a {mode} in {} ms", took.as_millis()),
                 (Ok(()), None) => format!("is a {mode}"),

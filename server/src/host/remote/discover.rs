@@ -13,6 +13,7 @@ use tenon_env::{Env, Instant};
 use tenon_proto::caller::Caller;
 use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb as pb;
+use tenon_proto::host::{StandingRequest, StandingResponse};
 
 /// How long the members are taken for what they were.
 const FRESH: Duration = Duration::from_secs(30);
@@ -173,11 +174,11 @@ impl Remote {
 
     /// Learns what this host may have answered before its process began: nothing newer than a linearizable answer.
     async fn settle_floor(&self, url: &str, until: Instant, hops: u8) -> Result<(), String> {
-        let request = pb::MemberListRequest { linearizable: true };
-        let list: pb::MemberListResponse = self
-            .ask_unknown(url, Method::ClusterMemberList, &request, until, hops)
+        let request = StandingRequest {};
+        let standing: StandingResponse = self
+            .ask_unknown(url, Method::MembersStanding, &request, until, hops)
             .await?;
-        let header = list.header.unwrap_or_default();
+        let header = standing.header.unwrap_or_default();
         self.floor.settle(Floor::from(&header));
         Ok(())
     }

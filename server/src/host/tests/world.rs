@@ -120,6 +120,7 @@ async fn answer(
         Method::LeaseLeaseGrant => call!(lease.grant),
         Method::LeaseLeaseTimeToLive => call!(lease.time_to_live),
         Method::ClusterMemberList => call!(cluster.member_list),
+        Method::MembersStanding => call!(cluster.standing),
         Method::MaintenanceAlarm => call!(maintenance.alarm),
         Method::MaintenanceHashKv => call!(maintenance.hash_kv),
         Method::MaintenanceStatus => {

@@ -99,7 +99,7 @@ impl Cluster {
         }
     }
 
-    /// Who belongs to the cluster and whom its leader hears.
+    /// Who belongs to the cluster and whom its leader hears, after a round of the leader's quorum.
     pub async fn standing(
         &self,
         caller: &Caller,
@@ -128,7 +128,8 @@ impl Cluster {
         };
         let members = self.context.store().members();
         Ok(pb::StandingResponse {
-            header: self.header(),
+            // With the revision, which the list of members does not tell: nothing answered so far is newer.
+            header: Some(self.context.current_header()),
             leader: leader.get(),
             members: members.into_iter().map(standing).collect(),
         })

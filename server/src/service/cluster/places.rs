@@ -23,7 +23,9 @@ pub(super) fn check_place(members: &[Member], target: u32) -> Result<(), Error> 
     let has_place = |m: &&Member| votes(m) || m.promote_auto;
     let taken = members.iter().filter(has_place).count();
     if target > 0 && taken >= target as usize {
-        return Err(refused(format!("{taken} of {target} places for voters are taken")));
+        return Err(refused(format!(
+            "{taken} of {target} places for voters are taken"
+        )));
     }
     Ok(())
 }
@@ -36,7 +38,9 @@ pub(super) fn check_replace(
     dead: MemberId,
 ) -> Result<(), Error> {
     if heard.contains_key(&dead) {
-        return Err(refused(format!("member {dead} is heard by the leader again")));
+        return Err(refused(format!(
+            "member {dead} is heard by the leader again"
+        )));
     }
     let voters = || members.iter().filter(|m| votes(m));
     let live = voters().filter(|m| heard.get(&m.id).is_some_and(|behind| *behind <= BEHIND_MAX));
@@ -93,7 +97,10 @@ mod tests {
         assert!(again.unwrap_err().contains("heard by the leader again"));
         for heard in [&[(1, 0)][..], &[(1, 0), (2, BEHIND_MAX + 1)]] {
             let why = judge(&members(3, 0), heard, 3).unwrap_err();
-            assert!(why.contains("2 of the others") && why.contains("1 are"), "{why}");
+            assert!(
+                why.contains("2 of the others") && why.contains("1 are"),
+                "{why}"
+            );
         }
         assert_eq!(judge(&members(2, 1), &[(1, 0)], 2), Ok(()), "a learner");
         let five = [(1, 0), (2, 0), (3, 0)];

@@ -82,7 +82,9 @@ fn automatic(settings: &Settings) -> Result<Option<Automatic>, Exit> {
     }
     let target = u32::try_from(target).unwrap_or(u32::MAX);
     let after = span_or(settings, "replace-after", REPLACE_AFTER);
-    Automatic::new(target, after).map(Some).map_err(Exit::Rejected)
+    Automatic::new(target, after)
+        .map(Some)
+        .map_err(Exit::Rejected)
 }
 
 #[cfg(test)]
