@@ -153,9 +153,14 @@ impl Hosts {
         host.ok_or_else(|| format!("host {node} is down"))
     }
 
-    /// Cuts or mends what one node's host asks of another's clients' port; peers are not touched.
+    /// Cuts what one node's host asks of another's clients' port; peers are not touched.
     pub fn cut_clients(&self, from: u64, to: u64) {
         self.state.lock().cut.insert((from, to));
+    }
+
+    /// Ends [`Hosts::cut_clients`].
+    pub fn mend_clients(&self, from: u64, to: u64) {
+        self.state.lock().cut.remove(&(from, to));
     }
 
     fn is_cut(&self, from: u64, to: u64) -> bool {

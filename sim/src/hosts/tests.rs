@@ -3,6 +3,7 @@
 
 mod automatic;
 mod crashes;
+mod late;
 
 use super::Hosts;
 use crate::sim::Sim;
