@@ -5,6 +5,8 @@
 //!
 //! `cargo run --example embedded_control_plane`; CI runs it as a test (`cargo test --example embedded_control_plane`).
 
+#![allow(clippy::disallowed_methods, reason = "an application, above the shell")]
+
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
