@@ -26,7 +26,7 @@ use tenon_env::{Env, Instant};
 use tenon_proto::caller::Caller;
 use tenon_proto::code::Code;
 use tenon_proto::error::Error;
-use tenon_proto::etcdserverpb::{ResponseHeader, TxnRequest};
+use tenon_proto::etcdserverpb::{MemberListRequest, ResponseHeader, TxnRequest};
 use tenon_storage::check;
 
 /// Pause between looks at a member that is not fit to answer yet.
@@ -411,11 +411,12 @@ impl Door {
 
     /// As a member elsewhere is asked when it is looked at first.
     async fn settle_floor(&self, services: &Services, deadline: Instant) {
-        let (env, context) = (self.env(), &services.context);
-        let asked = context.read_barrier();
-        if let Some(Ok(())) = env.timeout(deadline - env.now(), asked).await {
-            let header = context.current_header();
-            self.shared.floor.settle(Floor::from(&header));
+        let (env, caller) = (self.env(), Caller::default());
+        let request = MemberListRequest { linearizable: true };
+        let asked = services.cluster.member_list(&caller, request);
+        if let Some(Ok(_)) = env.timeout(deadline - env.now(), asked).await {
+            let applied = services.context.current_header();
+            self.shared.floor.settle(Floor::from(&applied));
         }
     }
 }

@@ -198,7 +198,9 @@ fn step(wal: &Wal, calls: &mut Calls, rng: &mut SimRng) {
             let done = calls.call(|m| {
                 m.base = Some(to);
                 m.log.clear();
-                (m.intent, m.engine) = (to.index, to.index);
+                m.intent = to.index;
+                // What the engine holds it keeps, also where the log begins anew before it.
+                m.engine = m.engine.max(to.index);
             });
             wal.reset(to, done);
         }

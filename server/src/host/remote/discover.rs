@@ -13,7 +13,6 @@ use tenon_env::{Env, Instant};
 use tenon_proto::caller::Caller;
 use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb as pb;
-use tenon_proto::host::{StandingRequest, StandingResponse};
 
 /// How long the members are taken for what they were.
 const FRESH: Duration = Duration::from_secs(30);
@@ -172,15 +171,23 @@ impl Remote {
             .await
     }
 
-    /// Learns what this host may have answered before its process began: nothing newer than a linearizable answer.
+    /// Learns what this host may have answered before its process began: nothing newer than what a member has applied
+    /// that just answered by a quorum. A list of members carries no revision (as in etcd); the status that is asked
+    /// for next does, and must be of the same member: behind a URL there may be several.
     async fn settle_floor(&self, url: &str, until: Instant, hops: u8) -> Result<(), String> {
-        let request = StandingRequest {};
-        let standing: StandingResponse = self
-            .ask_unknown(url, Method::MembersStanding, &request, until, hops)
-            .await?;
-        let header = standing.header.unwrap_or_default();
-        self.floor.settle(Floor::from(&header));
-        Ok(())
+        let request = pb::MemberListRequest { linearizable: true };
+        loop {
+            let list: pb::MemberListResponse = self
+                .ask_unknown(url, Method::ClusterMemberList, &request, until, hops)
+                .await?;
+            let by_quorum = list.header.unwrap_or_default();
+            let status = self.status_of(url, until, hops).await?;
+            let header = status.header.unwrap_or_default();
+            if header.member_id == by_quorum.member_id {
+                self.floor.settle(Floor::from(&header));
+                return Ok(());
+            }
+        }
     }
 
     async fn ask_unknown<Q: Message, R: Message + Default>(

@@ -128,8 +128,7 @@ impl Cluster {
         };
         let members = self.context.store().members();
         Ok(pb::StandingResponse {
-            // With the revision, which the list of members does not tell: nothing answered so far is newer.
-            header: Some(self.context.current_header()),
+            header: self.header(),
             leader: leader.get(),
             members: members.into_iter().map(standing).collect(),
         })
