@@ -1,7 +1,7 @@
 //! Room `sim`, hosts: a removal that a host asked for in vain, as it seemed, comes into force later, and the power
 //! fails while the host obeys it.
 
-use super::{Hosts, SOON, Story, require, settled, tell, until_step, works};
+use super::{Hosts, SOON, require, settled, tell, until_step, works};
 use std::time::Duration;
 use tenon_server::host::Mode;
 use tenon_server::host::edges::{Edges, Step};
