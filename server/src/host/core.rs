@@ -67,6 +67,8 @@ pub(super) struct Core {
     pub(super) attached: watch::Sender<Option<Member>>,
     pub(super) remote: Option<Arc<Remote>>,
     pub(super) board: Board,
+    /// Dead member whose place this host takes, during the switch that takes it.
+    pub(super) replaces: Option<MemberId>,
 }
 
 impl Core {

@@ -61,6 +61,8 @@ calls! {
     member_list(MemberListRequest) -> MemberListResponse, ClusterMemberList, cluster.member_list;
     /// Adds a member.
     member_add(MemberAddRequest) -> MemberAddResponse, ClusterMemberAdd, cluster.member_add;
+    /// Removes a member for good.
+    member_remove(MemberRemoveRequest) -> MemberRemoveResponse, ClusterMemberRemove, cluster.member_remove;
 }
 
 impl LocalClient {

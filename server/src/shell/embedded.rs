@@ -112,7 +112,7 @@ impl Embedded {
         let listeners = Listeners::bind(&config).await?;
         let runtime = tokio::runtime::Handle::current();
         let env = tenon_env::real::env(runtime, listeners.net.clone());
-        if is_fresh(&env, &config.member) && config.host.mode != Some(Mode::Client) {
+        if is_fresh(&env, &config.member) && !config.host.begins_as_client() {
             config.member.cluster.running = running::ask(&config.member).await;
         }
         let upstream = super::upstream::Channels::new();

@@ -48,9 +48,13 @@ pub(super) async fn run(
             }
         }
     };
+    // Keeps no hold of what it looked at: the end of `work` may be that of its `Remote`, which writes there.
+    let stopped = async {
+        let _ = stopping.wait_for(|stopping| *stopping).await;
+    };
     tokio::select! {
         biased;
-        _ = stopping.wait_for(|stopping| *stopping) => {}
+        () = stopped => {}
         () = work => {}
     }
 }
