@@ -119,7 +119,9 @@ fn stopped(seed: u64) -> Story {
         let all = WatchOptions::of(KeyRange::single("k")).from(Revision(1));
         let mut watch = client.watch(all).await.expect("watched");
         while now() < stop + secs(9) {
-            let update = tokio::time::timeout(secs(2), watch.next()).await;
+            // In steps shorter than any reconnect takes.
+            let step = Duration::from_millis(5);
+            let update = tokio::time::timeout(step, watch.next()).await;
             let Ok(update) = update else { continue };
             if let WatchUpdate::Events(events) = update.expect("goes on") {
                 for event in events {

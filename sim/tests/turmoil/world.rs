@@ -8,11 +8,12 @@ use super::disk::MemDisk;
 use super::env::env;
 use super::story::Story;
 use futures_util::StreamExt;
+use parking_lot::Mutex;
 use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Once};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -25,6 +26,8 @@ use turmoil::net::{TcpListener, TcpStream};
 pub const SERVER: &str = "server";
 /// Its port for clients.
 pub const PORT: u16 = 2379;
+/// How often the server looks whether it is told to end.
+const POLL: Duration = Duration::from_millis(5);
 /// Simulated time after which a run counts as hanging.
 const LONGEST: Duration = Duration::from_secs(300);
 
@@ -47,24 +50,40 @@ pub enum Act {
     Repair(&'static str),
 }
 
+/// A process that ends: asked for, or over.
+const ORDERED: u8 = 1;
+const OVER: u8 = 2;
+
 /// What the server's side knows; shared by its lives.
 #[derive(Clone, Default)]
 pub struct Server {
     disk: MemDisk,
     stop: Arc<AtomicBool>,
-    open: Arc<AtomicUsize>,
-    taken: Arc<AtomicUsize>,
+    kill: Arc<AtomicU8>,
+    /// Every connection ever taken, in order; `None` once it is closed.
+    taken: Arc<Mutex<Vec<Slot>>>,
 }
+
+type Slot = Arc<Mutex<Option<TcpStream>>>;
 
 impl Server {
     /// Connections that it holds open now.
     pub fn open(&self) -> usize {
-        self.open.load(Ordering::SeqCst)
+        let taken = self.taken.lock();
+        taken.iter().filter(|slot| slot.lock().is_some()).count()
     }
 
     /// Connections that it ever took.
     pub fn taken(&self) -> usize {
-        self.taken.load(Ordering::SeqCst)
+        self.taken.lock().len()
+    }
+
+    /// Closes every connection, as the system does for a process that ended. In order: tokio drops its tasks in one
+    /// that hangs on a counter of the whole process, and each connection's end draws its own delay.
+    fn close_all(&self) {
+        for slot in self.taken.lock().iter() {
+            slot.lock().take();
+        }
     }
 }
 
@@ -148,6 +167,10 @@ impl World {
             .into_iter()
             .peekable();
         loop {
+            if self.server.kill.load(Ordering::SeqCst) == OVER {
+                self.server.kill.store(0, Ordering::SeqCst);
+                self.sim.crash(SERVER);
+            }
             while let Some((_, act)) = plan.next_if(|(at, _)| *at <= self.sim.elapsed()) {
                 apply(&mut self.sim, &self.server, act);
             }
@@ -167,7 +190,7 @@ impl World {
 
 fn apply(sim: &mut turmoil::Sim<'static>, server: &Server, act: Act) {
     match act {
-        Act::Crash => sim.crash(SERVER),
+        Act::Crash => server.kill.store(ORDERED, Ordering::SeqCst),
         Act::Start => sim.bounce(SERVER),
         Act::Stop => server.stop.store(true, Ordering::SeqCst),
         Act::Hold(client) => sim.hold(SERVER, client),
@@ -186,17 +209,30 @@ async fn live(seed: u64, flags: Vec<String>, server: Server, story: Story) -> tu
     let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
     let options = Options::from_flags(flags)?;
     let host = Embedded::open_in(&env, options, incoming(listener, &server)).await?;
+    let (stop, kill) = (server.stop.clone(), server.kill.clone());
     let told = async {
-        while !server.stop.load(Ordering::SeqCst) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        while !stop.load(Ordering::SeqCst) {
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    let killed = async {
+        while kill.load(Ordering::SeqCst) != ORDERED {
+            tokio::time::sleep(POLL).await;
         }
     };
     tokio::select! {
         biased;
+        () = killed => {
+            server.close_all();
+            story.tell(SERVER, "killed");
+            kill.store(OVER, Ordering::SeqCst);
+            return std::future::pending().await;
+        }
         ended = host.host().ended() => return Err(format!("the host ended: {ended:?}").into()),
         () = told => {}
     }
     host.shutdown().await;
+    server.close_all();
     story.tell(SERVER, "stopped");
     Ok(())
 }
@@ -205,52 +241,60 @@ fn incoming(listener: TcpListener, server: &Server) -> Incoming {
     let server = server.clone();
     let accepted = futures_util::stream::unfold((listener, server), |(listener, server)| async {
         let stream = listener.accept().await.map(|(stream, _)| {
-            server.open.fetch_add(1, Ordering::SeqCst);
-            server.taken.fetch_add(1, Ordering::SeqCst);
-            let open = server.open.clone();
-            Box::new(Counted { stream, open }) as Box<dyn Connection>
+            let slot = Arc::new(Mutex::new(Some(stream)));
+            server.taken.lock().push(slot.clone());
+            Box::new(Counted(slot)) as Box<dyn Connection>
         });
         Some((stream, (listener, server)))
     });
     accepted.boxed()
 }
 
-/// A connection that is counted while it is open.
-struct Counted {
-    stream: TcpStream,
-    open: Arc<AtomicUsize>,
+/// A connection that can be closed from outside.
+struct Counted(Slot);
+
+impl Counted {
+    fn with<T>(
+        &self,
+        poll: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        match &mut *self.0.lock() {
+            Some(stream) => poll(Pin::new(stream)),
+            None => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+        }
+    }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.open.fetch_sub(1, Ordering::SeqCst);
+        self.0.lock().take();
     }
 }
 
 impl AsyncRead for Counted {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        self.with(|stream| stream.poll_read(cx, buf))
     }
 }
 
 impl AsyncWrite for Counted {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        self.with(|stream| stream.poll_write(cx, buf))
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with(|stream| stream.poll_flush(cx))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with(|stream| stream.poll_shutdown(cx))
     }
 }
