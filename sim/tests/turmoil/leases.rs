@@ -149,7 +149,7 @@ fn ended(seed: u64) -> Story {
     world.client("keeper", async move {
         let client = dial::client(secs(5));
         let lease = grant(&client, ttl).await;
-        renew(lease, secs(30), its).await;
+        renew(lease, secs(12), its).await;
         story.tell("keeper", "renews no more");
     });
     let story = world.run();
@@ -174,7 +174,7 @@ fn ended(seed: u64) -> Story {
 
 #[test]
 fn a_lease_is_kept_over_a_short_trouble() {
-    each(1..=4, kept);
+    each(1..=3, kept);
 }
 
 #[test]
