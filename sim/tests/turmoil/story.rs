@@ -48,6 +48,12 @@ impl Story {
         found.unwrap_or_else(|| panic!("{who} never told {begin:?}:\n{}", self.text()))
     }
 
+    /// A hash of all lines with their times, the same in every process.
+    pub fn hash(&self) -> u64 {
+        let prime = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        self.text().bytes().fold(0xcbf2_9ce4_8422_2325, prime)
+    }
+
     /// As text for people.
     pub fn text(&self) -> String {
         let lines = self.lines();
