@@ -79,7 +79,7 @@ fn held(seed: u64) -> Story {
 /// The server is gone: its host answers, or nothing does.
 fn gone(seed: u64) -> Story {
     let mut world = World::new(seed, &[]);
-    let cut = seed % 2 == 0;
+    let cut = seed.is_multiple_of(2);
     world.at(secs(3), if cut { Act::Cut("caller") } else { Act::Crash });
     let story = world.story.clone();
     world.client("caller", async move {

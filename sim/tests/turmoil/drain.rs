@@ -95,7 +95,7 @@ fn stopped(seed: u64) -> Story {
     let mut world = World::new(seed, &[]);
     let mut rng = SimRng::fork(seed, "drain", 0);
     let stop = secs(3) + Duration::from_millis(rng.between(0, 900));
-    let hangs = seed % 2 == 0;
+    let hangs = seed.is_multiple_of(2);
     if hangs {
         world.at(stop - Duration::from_millis(100), Act::Hold("hanging"));
     }

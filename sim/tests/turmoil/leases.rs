@@ -104,6 +104,13 @@ struct Renewals {
     ttl: i64,
 }
 
+impl Renewals {
+    fn answered(&mut self, ttl: i64) {
+        self.answered = self.asked;
+        self.ttl = ttl;
+    }
+}
+
 /// Renews every half second over one stream until it breaks or `until`.
 async fn renew(lease: LeaseId, until: Duration, facts: Arc<Mutex<Renewals>>) {
     let (requests, queued) = tokio::sync::mpsc::channel(1);
@@ -116,10 +123,7 @@ async fn renew(lease: LeaseId, until: Duration, facts: Arc<Mutex<Renewals>>) {
     while now() < until {
         let answer = tokio::time::timeout(until - now(), answers.message()).await;
         let Ok(Ok(Some(answer))) = answer else { return };
-        let mut renewals = facts.lock();
-        renewals.answered = renewals.asked;
-        renewals.ttl = answer.ttl;
-        drop(renewals);
+        facts.lock().answered(answer.ttl);
         tokio::time::sleep(Duration::from_millis(500)).await;
         facts.lock().asked = now();
         if now() >= until || requests.try_send(ask).is_err() {
