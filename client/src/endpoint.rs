@@ -47,10 +47,14 @@ impl Endpoint {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .tcp_nodelay(true);
+        let channel = || match &options.connector {
+            Some(connector) => connector.channel(&settings),
+            None => settings.connect_lazy(),
+        };
         Ok(Endpoint {
             url,
-            calls: settings.connect_lazy(),
-            streams: settings.connect_lazy(),
+            calls: channel(),
+            streams: channel(),
             failed: AtomicBool::new(false),
         })
     }

@@ -31,6 +31,7 @@ mod auth;
 mod call;
 pub mod cli;
 mod cluster;
+mod connector;
 mod election;
 mod endpoint;
 mod host;
@@ -48,6 +49,7 @@ mod stream;
 mod watch;
 
 pub use call::Client;
+pub use connector::Connector;
 pub use election::{Leadership, Observer};
 pub use lease::KeepAlive;
 pub use lock::LockGuard;

@@ -1,5 +1,6 @@
-//! Room `client`: what a client is told when it is made. Plain data.
+//! Room `client`: what a client is told when it is made. Plain data, but for the connector.
 
+use crate::connector::Connector;
 use std::fmt;
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ pub struct ConnectOptions {
     pub keep_alive_timeout: Duration,
     /// Replaces the endpoints by the members' client URLs this often; `None` keeps those given.
     pub auto_sync: Option<Duration>,
+    /// Opens connections in place of the system's sockets.
+    pub connector: Option<Connector>,
 }
 
 impl Default for ConnectOptions {
@@ -48,6 +51,7 @@ impl Default for ConnectOptions {
             keep_alive_interval: Duration::from_secs(6),
             keep_alive_timeout: Duration::from_secs(3),
             auto_sync: None,
+            connector: None,
         }
     }
 }

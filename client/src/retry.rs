@@ -1,6 +1,7 @@
 //! Room `client`: what a failed call means, and whether to send it again. Pure.
 
 use std::error::Error as StdError;
+use std::io;
 use std::time::Duration;
 use tenon_proto::code::Code;
 use tenon_proto::error::Error;
@@ -52,7 +53,7 @@ impl Failure {
             if error.is::<tonic::TimeoutExpired>() {
                 return Failure::Late;
             }
-            unsent |= error.is::<ConnectError>();
+            unsent |= error.is::<ConnectError>() || is_connect_timeout(error);
             let cause = error.to_string();
             if !text.contains(&cause) {
                 text = format!("{text}: {cause}");
@@ -120,6 +121,15 @@ impl Failure {
             }
         }
     }
+}
+
+/// The time for a connection was over. tonic wraps only other failures to connect in [`ConnectError`]; a connection
+/// that stood and died has an error of the system here, or none.
+fn is_connect_timeout(error: &(dyn StdError + 'static)) -> bool {
+    let inner = error
+        .downcast_ref::<io::Error>()
+        .and_then(io::Error::get_ref);
+    inner.is_some_and(|inner| inner.is::<tokio::time::error::Elapsed>())
 }
 
 /// Whether a stream that ended so should be opened again.
@@ -191,6 +201,18 @@ mod tests {
             assert_eq!(failure.verdict(Repeat::Harmless), read, "read, {failure:?}");
             assert_eq!(failure.verdict(Repeat::Unsafe), write, "write, {failure:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_waited_for_a_connection_in_vain_was_not_sent() {
+        let never =
+            crate::Connector::new(|_| std::future::pending::<io::Result<tokio::io::Empty>>());
+        let settings = tonic::transport::Endpoint::from_static("http://a:1");
+        let channel = never.channel(&settings.connect_timeout(Duration::from_millis(1)));
+        let mut kv = tenon_proto::etcdserverpb::kv_client::KvClient::new(channel);
+        let put = kv.put(crate::request::put("k", "v")).await;
+        let failure = Failure::of(&put.expect_err("nobody is there"));
+        assert!(matches!(failure, Failure::Unsent(_)), "{failure:?}");
     }
 
     #[test]

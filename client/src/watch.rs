@@ -1,7 +1,8 @@
 //! Room `client`: watches that survive broken streams. One stream per watch; [`cursor`] keeps the place.
 //!
-//! Nothing runs in the background: a watch is driven by [`Watch::next`], so a caller that does not ask holds
-//! the server back instead of filling memory, and a broken stream is noticed at the next call.
+//! A watch is driven by [`Watch::next`]: a caller that does not ask holds the server back instead of filling memory,
+//! and a broken stream is noticed at the next call. Only the opening of a stream runs in a task of its own, so that a
+//! caller who waits in short steps still gets one.
 
 mod cursor;
 
@@ -24,6 +25,7 @@ use tenon_proto::ids::Revision;
 use tenon_proto::key_range::KeyRange;
 use tenon_proto::mvccpb::Event;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Streaming};
 
@@ -147,11 +149,25 @@ pub struct Watch {
     options: WatchOptions,
     cursor: Cursor,
     link: Option<Link>,
+    opening: Option<Opening>,
     /// Openings since the last update.
     attempts: u32,
     renewed: bool,
     ended: Option<WatchError>,
 }
+
+/// A stream on its way. Dropping it gives it up.
+#[derive(Debug)]
+struct Opening(JoinHandle<Opened>);
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// An open stream, or why there is none and whose fault it is.
+type Opened = Result<Link, (Failure, Arc<Endpoint>)>;
 
 /// An open stream.
 #[derive(Debug)]
@@ -173,6 +189,7 @@ impl Client {
             cursor: Cursor::new(options.start),
             options,
             link: None,
+            opening: None,
             attempts: 0,
             renewed: false,
             ended: None,
@@ -224,10 +241,7 @@ impl Watch {
     /// Opens a stream if there is none, else takes one response. Keeps its place when dropped.
     async fn step(&mut self) -> Result<Step, WatchError> {
         let Some(link) = &mut self.link else {
-            let count = self.client.endpoint_count();
-            tokio::time::sleep(pause(self.attempts, count, PAUSE_MAX)).await;
-            self.attempts = self.attempts.saturating_add(1);
-            self.link = self.open().await?;
+            self.open().await?;
             return Ok(Step::Nothing);
         };
         let failure = match link.responses.message().await {
@@ -266,43 +280,29 @@ impl Watch {
         }
     }
 
-    /// Opens a stream on the endpoint in use; `None` when it should be tried again.
-    async fn open(&mut self) -> Result<Option<Link>, WatchError> {
-        let endpoint = self.client.pick();
-        let token = match self.client.shared.tokens.current(&self.client).await {
-            Ok(token) => token,
-            Err(error) => {
-                self.broke(Failure::Answered(error), &endpoint)?;
-                return Ok(None);
+    /// Waits for a stream to open. An attempt that failed leaves none.
+    async fn open(&mut self) -> Result<(), WatchError> {
+        let opening = match &mut self.opening {
+            Some(opening) => opening,
+            None => {
+                let after = pause(self.attempts, self.client.endpoint_count(), PAUSE_MAX);
+                self.attempts = self.attempts.saturating_add(1);
+                let create = self.options.request(self.cursor.restart());
+                let opened = open(self.client.clone(), create, after);
+                self.opening.insert(Opening(tokio::spawn(opened)))
             }
         };
-        let (requests, queued) = mpsc::channel(REQUESTS);
-        let create = self.options.request(self.cursor.restart());
-        requests.try_send(create).expect("the queue is empty");
-        let mut request = Request::new(ReceiverStream::new(queued));
-        sign(request.metadata_mut(), token.as_deref()).map_err(WatchError::Refused)?;
-        // A member cut off from the others must end the stream, so that it is opened elsewhere.
-        let leader = "true".parse().expect("ASCII");
-        request.metadata_mut().insert("hasleader", leader);
-
-        let mut client = WatchClient::new(endpoint.streams.clone());
-        client = client.max_decoding_message_size(MESSAGE_MAX);
-        let opening = tokio::time::timeout(OPEN_TIMEOUT, client.watch(request));
-        let failure = match opening.await {
-            Ok(Ok(responses)) => {
-                return Ok(Some(Link {
-                    requests,
-                    responses: responses.into_inner(),
-                    endpoint,
-                }));
+        let opened = (&mut opening.0).await;
+        self.opening = None;
+        match opened.expect("only dropping it ends the task") {
+            Ok(link) => self.link = Some(link),
+            Err((failure, endpoint)) => {
+                if !self.renew(&failure).await {
+                    self.broke(failure, &endpoint)?;
+                }
             }
-            Ok(Err(status)) => Failure::of(&status),
-            Err(_) => Failure::Late,
-        };
-        if !self.renew(&failure).await {
-            self.broke(failure, &endpoint)?;
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Forgets a refused token, once between two updates. Whether that was it.
@@ -344,4 +344,36 @@ impl Watch {
         self.ended = Some(error.clone());
         error
     }
+}
+
+/// Opens a stream on the endpoint in use, after a pause.
+async fn open(client: Client, create: pb::WatchRequest, after: Duration) -> Opened {
+    tokio::time::sleep(after).await;
+    let endpoint = client.pick();
+    let blamed = |failure| (failure, endpoint.clone());
+    let token = client.shared.tokens.current(&client).await;
+    let token = token.map_err(|error| blamed(Failure::Answered(error)))?;
+    let (requests, queued) = mpsc::channel(REQUESTS);
+    requests.try_send(create).expect("the queue is empty");
+    let mut request = Request::new(ReceiverStream::new(queued));
+    sign(request.metadata_mut(), token.as_deref())
+        .map_err(|error| blamed(Failure::Answered(error)))?;
+    // A member cut off from the others must end the stream, so that it is opened elsewhere.
+    let leader = "true".parse().expect("ASCII");
+    request.metadata_mut().insert("hasleader", leader);
+
+    let mut stub = WatchClient::new(endpoint.streams.clone());
+    stub = stub.max_decoding_message_size(MESSAGE_MAX);
+    let failure = match tokio::time::timeout(OPEN_TIMEOUT, stub.watch(request)).await {
+        Ok(Ok(responses)) => {
+            return Ok(Link {
+                requests,
+                responses: responses.into_inner(),
+                endpoint,
+            });
+        }
+        Ok(Err(status)) => Failure::of(&status),
+        Err(_) => Failure::Late,
+    };
+    Err(blamed(failure))
 }

@@ -5,6 +5,7 @@
 //! - [`edges`]: the one table of switches and their ordered steps; `steps`: what each does.
 //! - [`journal`]: what the host remembers; `open`: what follows from it at a start.
 //! - `running`: the one task that owns the host; modes are an enum consumed by its loop.
+//! - [`automatic`], `standby`: a host that finds its mode by itself (docs/adr/0005).
 //! - [`door`]: the endpoint; [`remote`]: client mode; [`floor`]: what was answered already.
 //!
 //! Invariants: storage is deleted only after a quorum said that the member is gone; the old role serves until the
@@ -14,6 +15,7 @@
 //! What it does not do: speak to sockets (the shell), judge requests (the services), elect or replicate (raft). It
 //! uses `Env` only, so the simulator runs it.
 
+pub mod automatic;
 pub mod config;
 mod core;
 pub mod door;
@@ -28,6 +30,7 @@ mod open;
 mod orders;
 pub mod remote;
 mod running;
+mod standby;
 mod standing;
 pub mod status;
 mod steps;
@@ -40,6 +43,7 @@ mod watches;
 #[cfg(test)]
 mod tests;
 
+pub use automatic::Automatic;
 pub use config::{FaultTolerance, HostConfig};
 pub use edges::Mode;
 pub use orders::{ChangeError, ChangeOptions, Ended, Plan};
@@ -142,6 +146,8 @@ impl Host {
             core,
             orders: received,
             ended: ended_tx,
+            vigil: automatic::Vigil::default(),
+            rests_until: tenon_env::Instant::default(),
         };
         env.spawn("host", running.run());
         Ok(Host {

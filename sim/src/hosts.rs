@@ -11,14 +11,16 @@ mod tests;
 use crate::disk::CrashMode;
 use crate::sim::{Control, Sim};
 use crate::{NodeId, default_url};
-use std::collections::BTreeMap;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tenon_env::Env;
 use tenon_env::sync::oneshot;
 use tenon_proto::etcdserverpb as pb;
 use tenon_server::host::edges::Edges;
-use tenon_server::host::{ChangeError, ChangeOptions, Host, HostConfig, Mode};
+use tenon_server::host::{Automatic, ChangeError, ChangeOptions, Host, HostConfig, Mode};
 use tenon_server::member::config::MemberConfig;
 
 pub(crate) use ports::{Ports, Way};
@@ -39,6 +41,9 @@ pub struct Hosts {
     ports: Ports,
     founders: u64,
     edges: Edges,
+    automatic: Option<Automatic>,
+    /// Nodes that were up at some time.
+    ever: Arc<Mutex<BTreeSet<u64>>>,
 }
 
 impl Hosts {
@@ -50,6 +55,17 @@ impl Hosts {
             ports: Ports::new(sim, Way::Own),
             founders,
             edges,
+            automatic: None,
+            ever: Arc::default(),
+        }
+    }
+
+    /// The same world with automatic membership: a host is told the addresses of those that were there before it.
+    #[must_use]
+    pub fn automatic(self, automatic: Automatic) -> Hosts {
+        Hosts {
+            automatic: Some(automatic),
+            ..self
         }
     }
 
@@ -68,10 +84,16 @@ impl Hosts {
             warn_apply: Duration::ZERO,
             ..MemberConfig::sole(&name(node), DATA, vec![default_url(node)])
         };
-        let endpoints = (1..=self.founders).filter(|n| *n != node);
+        let known: Vec<u64> = match self.automatic {
+            None => (1..=self.founders).collect(),
+            Some(_) => self.ever.lock().iter().copied().collect(),
+        };
+        let endpoints = known.into_iter().filter(|n| *n != node);
+        let is_told = self.automatic.is_none() && node > self.founders;
         HostConfig {
-            mode: (node > self.founders).then_some(Mode::Client),
+            mode: is_told.then_some(Mode::Client),
             endpoints: endpoints.map(client_url).collect(),
+            automatic: self.automatic,
             edges: self.edges.clone(),
             ..HostConfig::new(member)
         }
@@ -97,6 +119,7 @@ impl Hosts {
         let opened = opened.ok_or("the start hangs")?;
         let host = opened.map_err(|_| "the node died")??;
         self.ports.open(node, host);
+        self.ever.lock().insert(node);
         Ok(())
     }
 
@@ -126,9 +149,14 @@ impl Hosts {
         host.ok_or_else(|| format!("host {node} is down"))
     }
 
-    /// Cuts or mends what one node's host asks of another's clients' port; peers are not touched.
+    /// Cuts what one node's host asks of another's clients' port; peers are not touched.
     pub fn cut_clients(&self, from: u64, to: u64) {
         self.ports.cut(from, to);
+    }
+
+    /// Ends [`Hosts::cut_clients`].
+    pub fn mend_clients(&self, from: u64, to: u64) {
+        self.ports.mend(from, to);
     }
 
     /// Runs work as a task of a node; an error when the node died over it or it took more than a minute.
@@ -231,6 +259,47 @@ impl Hosts {
     /// The simulated world.
     pub fn sim(&self) -> &Control {
         &self.sim
+    }
+
+    /// Deletes a folder of a host that is down, for good.
+    pub fn empty(&self, node: u64, folder: &str) {
+        let env = self.sim.restart(node);
+        let path = PathBuf::from(folder);
+        env.disk.remove_dir_all(&path).expect("the folder is there");
+        let parent = path.parent().expect("not the root");
+        env.disk.sync_dir(parent).expect("the disk works");
+        self.sim.kill(node, CrashMode::Kept);
+    }
+
+    /// Removes a host's member by hand, as an operator does.
+    ///
+    /// # Errors
+    /// What the endpoint of the host asked says.
+    pub async fn remove(&self, asked: u64, node: u64) -> Result<(), String> {
+        let members = self.members(asked).await?;
+        let found = members.iter().find(|m| m.name == format!("h{node}"));
+        let id = found.ok_or("no such member")?.id;
+        let request = pb::MemberRemoveRequest { id };
+        let remove = |host: Host| async move { host.client().member_remove(request).await };
+        let removed = self.at(asked, remove).await?;
+        removed.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    /// The term that a host's member knows.
+    ///
+    /// # Errors
+    /// A text when the host is down or has no member.
+    pub fn term(&self, node: u64) -> Result<u64, String> {
+        let member = self.host(node)?.member().ok_or("it has no member")?;
+        Ok(member.services().context.status().term.get())
+    }
+
+    /// The cluster a host belongs to.
+    ///
+    /// # Errors
+    /// A text when the host is down.
+    pub fn cluster(&self, node: u64) -> Result<u64, String> {
+        Ok(self.host(node)?.status().cluster.get())
     }
 
     /// The storage of a host stands on its disk.

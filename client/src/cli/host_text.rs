@@ -38,6 +38,10 @@ pub(super) fn status(status: &StatusResponse) -> String {
     if status.mode() == Mode::Client {
         line("asks", &status.endpoints.join(", "));
     }
+    if status.voters_target > 0 {
+        let (target, doing) = (status.voters_target, &status.automatic);
+        line("automatic", &format!("up to {target} voters; {doing}"));
+    }
     line("leftover", &id(status.leftover_member));
     for warning in &status.warnings {
         line("warning", warning);
@@ -62,10 +66,13 @@ mod tests {
             cluster_id: 0xab,
             endpoints: vec!["http://a:1".to_owned(), "http://b:1".to_owned()],
             name: "m1".to_owned(),
+            voters_target: 3,
+            automatic: "takes the place of member c".to_owned(),
             ..StatusResponse::default()
         };
         let expected = "host:         m1\nmode:         client\nswitching to: server, step 6/8 catch-up\n\
-                        cluster:      ab\nasks:         http://a:1, http://b:1\n";
+                        cluster:      ab\nasks:         http://a:1, http://b:1\n\
+                        automatic:    up to 3 voters; takes the place of member c\n";
         assert_eq!(status(&given), expected);
     }
 }

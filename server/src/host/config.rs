@@ -1,6 +1,7 @@
 //! Room `server/host`: what a host is told at its start. Plain data; the shell makes it from flags, an embedder
 //! writes it, the simulator draws it.
 
+use super::automatic::Automatic;
 use super::edges::{Edges, Mode};
 use crate::member::config::MemberConfig;
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub struct HostConfig {
     pub change_within: Duration,
     /// What happens to a switch that leaves no fault tolerance.
     pub fault_tolerance: FaultTolerance,
+    /// Automatic membership; none leaves modes to whoever switches them. Excludes `mode`.
+    pub automatic: Option<Automatic>,
     /// The switches there are.
     pub edges: Edges,
 }
@@ -43,7 +46,33 @@ impl HostConfig {
             endpoints: Vec::new(),
             change_within: CHANGE_WITHIN,
             fault_tolerance: FaultTolerance::Warn,
+            automatic: None,
             edges: Edges::default(),
+        }
+    }
+
+    /// The mode of a host without a past.
+    pub(super) fn first_mode(&self) -> Mode {
+        match (self.automatic, self.endpoints.is_empty()) {
+            (Some(_), false) => Mode::Client,
+            (Some(_), true) => Mode::Server,
+            (None, _) => self.mode.unwrap_or(Mode::Server),
+        }
+    }
+
+    /// Refuses what excludes each other.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let taken = match (&self.mode, &self.member.wal_dir) {
+            (Some(_), _) => "--mode",
+            (None, Some(_)) => "--wal-dir",
+            (None, None) => return Ok(()),
+        };
+        match self.automatic {
+            None => Ok(()),
+            Some(_) => Err(format!(
+                "{taken} and --voters-target exclude each other: with automatic membership a host may become a \
+                 server or a client at any time"
+            )),
         }
     }
 }

@@ -74,6 +74,8 @@ pub(super) struct Core {
     /// How often it is still to be looked whether the cluster lists a learner of this host of which the host never
     /// heard: its request to join had an answer that was lost.
     pub(super) orphan_looks: u8,
+    /// Dead member whose place this host takes, during the switch that takes it.
+    pub(super) replaces: Option<MemberId>,
 }
 
 impl Core {

@@ -63,6 +63,8 @@ calls! {
     hash_kv(HashKvRequest) -> HashKvResponse, MaintenanceHashKv, maintenance.hash_kv;
     /// Adds a member.
     member_add(MemberAddRequest) -> MemberAddResponse, ClusterMemberAdd, cluster.member_add;
+    /// Removes a member for good.
+    member_remove(MemberRemoveRequest) -> MemberRemoveResponse, ClusterMemberRemove, cluster.member_remove;
 }
 
 impl LocalClient {

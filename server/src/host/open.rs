@@ -8,6 +8,7 @@ use super::edges::{Answers, Mode, Step};
 use super::floor::SharedFloor;
 use super::journal::{Journal, JournalFile, Switching};
 use super::remote::Upstream;
+use super::standby;
 use super::status::{Board, HostStatus};
 use super::steps::up::ORPHAN_LOOKS;
 use crate::member::Member;
@@ -88,13 +89,19 @@ pub(super) async fn open(
     config: HostConfig,
     upstream: Arc<dyn Upstream>,
 ) -> Result<Opened, StartError> {
+    config.check().map_err(StartError::Config)?;
     let file = JournalFile::new(env, &config.member.data_dir);
     let found = file.read().await.map_err(StartError::DataDir)?;
     let stored = Identity::stored(env, &config.member.data_dir)?;
-    let Some(journal) = found else {
+    let Some(mut journal) = found else {
         return first_start(env, config, upstream, (file, stored)).await;
     };
     let lock = lock(env, file.dir(), &config.member.data_dir)?;
+    if let Some(anew) = begin_anew(env, &config, &journal, stored.is_some())? {
+        tracing::warn!(member = ?journal.member, "the member's storage is lost; the host begins anew, as a client");
+        file.write(&anew).await.map_err(StartError::DataDir)?;
+        journal = anew;
+    }
     let begin = begin(&journal, stored.is_some()).map_err(StartError::Config)?;
     let floor = match begin.at_member {
         true => SharedFloor::default(),
@@ -123,6 +130,26 @@ fn broken(error: StepError) -> StartError {
     }
 }
 
+/// Under automatic membership: the journal to go on with when the host would be refused for want of its storage.
+fn begin_anew(
+    env: &Env,
+    config: &HostConfig,
+    journal: &Journal,
+    has_storage: bool,
+) -> Result<Option<Journal>, StartError> {
+    if config.automatic.is_none() || begin(journal, has_storage).is_ok() {
+        return Ok(None);
+    }
+    let data_dir = &config.member.data_dir;
+    let emptied = standby::is_emptied(env, data_dir);
+    let emptied = emptied
+        .map_err(|e| StartError::DataDir(format!("look into {}: {e}", data_dir.display())))?;
+    Ok(match emptied {
+        true => standby::begin_anew(journal, &config.endpoints),
+        false => None,
+    })
+}
+
 /// A host without a journal: storage makes it a server, else the configuration decides, else it is a server.
 async fn first_start(
     env: &Env,
@@ -132,7 +159,7 @@ async fn first_start(
 ) -> Result<Opened, StartError> {
     let mode = match stored {
         Some(_) => Mode::Server,
-        None => config.mode.unwrap_or(Mode::Server),
+        None => config.first_mode(),
     };
     let mut journal = Journal::new(mode);
     let data_dir = config.member.data_dir.clone();
@@ -198,6 +225,8 @@ fn core(
         error: None,
         note: "started".to_owned(),
         leftover: None,
+        voters_target: config.automatic.map_or(0, |a| a.target()),
+        automatic: String::new(),
     };
     Core {
         env: env.clone(),
@@ -211,6 +240,7 @@ fn core(
         remote: None,
         board: Board::new(env, status),
         orphan_looks: ORPHAN_LOOKS,
+        replaces: None,
     }
 }
 

@@ -1,12 +1,14 @@
 //! Room `server/host`: the host's one task. Modes are an enum consumed by a loop: the old role goes in, the next
 //! comes out. A switch runs inside its role and hears orders meanwhile.
 
+use super::automatic::Vigil;
 use super::core::{Aim, Core, StepError, position};
 use super::edges::{Mode, Step};
-use super::journal::{Removal, Switching};
+use super::journal::Switching;
 use super::orders::{ChangeError, ChangeOptions, Ended, Order, Plan};
 use super::steps::{down, up};
 use std::time::Duration;
+use tenon_env::Instant;
 use tenon_env::sync::{mpsc, oneshot, watch};
 use tenon_proto::ids::MemberId;
 
@@ -47,6 +49,10 @@ pub(super) struct Running {
     pub(super) orders: mpsc::Receiver<Order>,
     /// Where the end is told.
     pub(super) ended: watch::Sender<Option<Ended>>,
+    /// What this host saw as a standby.
+    pub(super) vigil: Vigil,
+    /// When it may look for a place again.
+    pub(super) rests_until: Instant,
 }
 
 impl Running {
@@ -123,6 +129,7 @@ impl Running {
         let Some(member) = self.core.member.clone() else {
             return Role::Ended(Ended::Failed("no member is attached".to_owned()));
         };
+        self.core.tell_automatic("votes".to_owned());
         let (env, is_home) = (self.core.env.clone(), self.core.is_home());
         let home = async {
             match is_home {
@@ -153,28 +160,6 @@ impl Running {
         }
     }
 
-    /// A removal that this host asked for in vain, as it seemed, came into force: it becomes the client it was told
-    /// to be. Any other removal is the cluster's word.
-    async fn on_removed(&mut self, why: String) -> Role {
-        let steps = self.core.config.edges.steps(Mode::Server, Mode::Client);
-        let go_on = steps.ok().and_then(|s| position(s, Step::SeeRemoval));
-        match (self.core.journal.removal, go_on) {
-            (Removal::Asked, Some(first)) => {
-                tracing::warn!("this host's own removal came into force late");
-                let endpoints = self.core.journal.endpoints.clone();
-                let remote = self.core.ask_through(endpoints);
-                let aim = self.aim(Mode::Client, ChangeOptions::default());
-                let to = super::door::Backend::Remote(remote);
-                if let Err(error) = self.core.go_to(to, &aim).await {
-                    tracing::warn!(?error, "the endpoint does not move");
-                }
-                self.switch(Mode::Client, ChangeOptions::default(), first, None)
-                    .await
-            }
-            _ => Role::Ended(Ended::Removed(why)),
-        }
-    }
-
     /// Client mode, until something happens.
     async fn forward(&mut self) -> Role {
         let Some(remote) = self.core.remote.clone() else {
@@ -199,6 +184,7 @@ impl Running {
                 Err(_) => Role::Ended(Ended::Failed("the client mode ended".to_owned())),
             },
             () = tidy => self.tidy().await,
+            seen = self.core.next_look(self.rests_until) => self.on_look(seen).await,
         }
     }
 
@@ -312,6 +298,10 @@ impl Running {
                     let _ = ended.send(Ok(()));
                     return role;
                 }
+                if let Some(refused) = self.automatic_decides(to) {
+                    let _ = accepted.send(Err(refused));
+                    return role;
+                }
                 if let Err(why) = self.core.config.edges.steps(from, to) {
                     let _ = accepted.send(Err(self.refusal(to, &why)));
                     return role;
@@ -344,6 +334,9 @@ impl Running {
 
     /// What a switch would do. Looks, and touches nothing.
     async fn plan(&mut self, to: Mode, options: ChangeOptions) -> Result<Plan, ChangeError> {
+        if let Some(refused) = self.automatic_decides(to) {
+            return Err(refused);
+        }
         let from = self.core.journal.mode;
         let steps = self.core.config.edges.steps(from, to);
         let steps = steps

@@ -1,17 +1,15 @@
 //! Room `server/host`: whether the cluster survives that a host leaves or joins, and what to tell the operator. A
 //! pure judgement of what the leader hears.
 
+use crate::service::cluster::BEHIND_MAX;
 use tenon_proto::host::{MemberStanding, StandingResponse};
 use tenon_proto::ids::MemberId;
-
-/// Entries that a live voter may lack and still count as caught up.
-const BEHIND_MAX: u64 = 1000;
 
 fn quorum(voters: usize) -> usize {
     voters / 2 + 1
 }
 
-fn show(member: &MemberStanding) -> String {
+pub(super) fn show(member: &MemberStanding) -> String {
     let name = match member.name.as_str() {
         "" => "a member that never started",
         name => name,

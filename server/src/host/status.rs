@@ -51,6 +51,10 @@ pub struct HostStatus {
     pub note: String,
     /// Learner of an earlier attempt that still has to be removed.
     pub leftover: Option<MemberId>,
+    /// Voters that automatic membership aims at; 0 when it is off.
+    pub voters_target: u32,
+    /// What automatic membership does about this host, in words.
+    pub automatic: String,
 }
 
 impl HostStatus {
@@ -79,6 +83,8 @@ impl HostStatus {
             note: self.note.clone(),
             leftover_member: self.leftover.map_or(0, MemberId::get),
             name: self.name.clone(),
+            voters_target: self.voters_target,
+            automatic: self.automatic.clone(),
         }
     }
 }

@@ -70,8 +70,15 @@ impl Running {
 
     fn announce(&self, outcome: &Outcome) {
         let mode = self.core.journal.mode;
+        // A standby that found no place after all is nobody's error.
+        let told = self.core.config.automatic.is_none();
         match outcome {
             Ok(()) => tracing::info!(%mode, "the switch is done"),
+            Err(error) if !told => {
+                tracing::warn!(%error, "stays what it is for now");
+                self.core
+                    .tell_automatic(format!("tries again soon: {error}"));
+            }
             Err(error) => tracing::error!(%error, "the switch was not made"),
         }
         self.core.board.edit(|status| {
@@ -79,7 +86,11 @@ impl Running {
                 .progress
                 .take()
                 .map(|p| self.core.env.now() - p.began);
-            status.error = outcome.as_ref().err().map(ToString::to_string);
+            status.error = outcome
+                .as_ref()
+                .err()
+                .filter(|_| told)
+                .map(ToString::to_string);
             status.note = match (outcome, took) {
                 (Ok(()), Some(took)) => format!("became a {mode} in {} ms", took.as_millis()),
                 (Ok(()), None) => format!("is a {mode}"),

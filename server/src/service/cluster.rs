@@ -2,9 +2,11 @@
 
 mod attempts;
 mod join;
+mod places;
 mod promotion;
 mod strict;
 
+pub use places::BEHIND_MAX;
 pub use promotion::Readiness;
 
 use super::context::{Context, reason_error};

@@ -21,6 +21,7 @@
 )]
 
 use super::flags::{self, Config, Persona};
+use super::listen::Incoming;
 use super::running;
 use super::serving::{Listeners, Serving};
 use crate::host::local::LocalClient;
@@ -29,6 +30,7 @@ use crate::member::data_dir::{StartError, is_fresh};
 use futures_util::stream::{self, BoxStream, StreamExt};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tenon_env::Env;
 use tenon_env::sync::watch;
 use tenon_proto::ids::MemberId;
 
@@ -87,36 +89,64 @@ impl Embedded {
     /// Why it cannot run, in the program's words; nothing runs then.
     pub async fn open(options: Options) -> Result<Embedded, String> {
         let embedded = Embedded::start(options).await?;
-        let its = embedded.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                biased;
-                _ = its.shared.host.ended() => {}
-                () = async {
-                    match its.serve_clients().await {
-                        Ok(()) => its.bring_into(its.shared.config.host.mode).await,
-                        Err(why) => {
-                            tracing::error!(why, "the host may not serve");
-                            its.shared.host.shutdown().await;
-                        }
-                    }
-                } => {}
-            }
-        });
+        tokio::spawn(embedded.clone().lead());
         Ok(embedded)
+    }
+
+    /// Opens a host without sockets, in a world of the caller's: clients come from `incoming`, all else from `env`,
+    /// its peers too. They are not asked whether their cluster runs already. Flags about listening have no effect.
+    /// Must run inside a tokio runtime; one thread is enough.
+    ///
+    /// # Errors
+    /// As [`Embedded::open`].
+    pub async fn open_in(
+        env: &Env,
+        options: Options,
+        incoming: Incoming,
+    ) -> Result<Embedded, String> {
+        let Options { config, flags } = options;
+        let listeners = Listeners::given(&config, incoming)?;
+        let embedded = Embedded::begin(env, config, &flags, listeners).await?;
+        tokio::spawn(embedded.clone().lead());
+        Ok(embedded)
+    }
+
+    /// Leads to serving, and into the mode that is configured.
+    async fn lead(self) {
+        tokio::select! {
+            biased;
+            _ = self.shared.host.ended() => {}
+            () = async {
+                match self.serve_clients().await {
+                    Ok(()) => self.bring_into(self.shared.config.host.mode).await,
+                    Err(why) => {
+                        tracing::error!(why, "the host may not serve");
+                        self.shared.host.shutdown().await;
+                    }
+                }
+            } => {}
+        }
     }
 
     /// Binds the sockets and starts the host; clients are not let in yet.
     pub(super) async fn start(options: Options) -> Result<Embedded, String> {
         let Options { mut config, flags } = options;
-        let listeners = Listeners::bind(&config).await?;
-        let runtime = tokio::runtime::Handle::current();
-        let env = tenon_env::real::env(runtime, listeners.net.clone());
-        if is_fresh(&env, &config.member) && config.host.mode != Some(Mode::Client) {
+        let (listeners, net) = Listeners::bind(&config).await?;
+        let env = tenon_env::real::env(tokio::runtime::Handle::current(), net);
+        if is_fresh(&env, &config.member) && !config.host.begins_as_client() {
             config.member.cluster.running = running::ask(&config.member).await;
         }
+        Embedded::begin(&env, config, &flags, listeners).await
+    }
+
+    async fn begin(
+        env: &Env,
+        config: Config,
+        flags: &[String],
+        listeners: Listeners,
+    ) -> Result<Embedded, String> {
         let upstream = super::upstream::Channels::new();
-        let opened = Host::open(&env, config.host.config(config.member.clone()), upstream).await;
+        let opened = Host::open(env, config.host.config(config.member.clone()), upstream).await;
         let host = opened.map_err(|error| match error {
             StartError::Config(text) => {
                 tracing::error!(error = text, "bootstrap failed");
@@ -124,7 +154,7 @@ impl Embedded {
             }
             error => error.to_string(),
         })?;
-        let serving = Serving::start(&config, &flags, &host, listeners);
+        let serving = Serving::start(&config, flags, &host, listeners);
         let shared = Shared {
             host,
             serving,

@@ -1,5 +1,5 @@
-//! Room `server/shell`: listeners: TCP and unix sockets, one connection at a time, HTTP/1 and HTTP/2 told
-//! apart by their first bytes.
+//! Room `server/shell`: listeners: TCP and unix sockets, or connections that somebody else accepts; one connection
+//! at a time, HTTP/1 and HTTP/2 told apart by their first bytes.
 
 #![allow(
     clippy::disallowed_methods,
@@ -10,6 +10,7 @@ use super::coalesce::Coalesce;
 use super::flags::config::Keepalive;
 use super::flags::url::{FlagUrl, Scheme};
 use super::front::Front;
+use futures_util::stream::{BoxStream, StreamExt};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use std::io;
@@ -75,21 +76,37 @@ pub fn connections(descriptors: Option<usize>) -> Result<Arc<Places>, String> {
     }
 }
 
-/// A bound socket.
-#[derive(Debug)]
+/// A connection that somebody else accepted.
+pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Connection for S {}
+
+/// Connections that somebody else accepts, in place of a socket of ours. After an error it is asked again, after its
+/// end no more; connections already taken are served on.
+pub type Incoming = BoxStream<'static, io::Result<Box<dyn Connection>>>;
+
+/// A bound socket, or what stands in for one.
 pub struct Listener {
     socket: Socket,
     /// What it is bound to, for the log.
     pub address: String,
 }
 
-#[derive(Debug)]
 enum Socket {
     Tcp(TcpListener),
     Unix(UnixListener, PathBuf),
+    Given(Incoming),
 }
 
 impl Listener {
+    /// Takes the connections that `incoming` gives.
+    pub fn given(incoming: Incoming) -> Listener {
+        Listener {
+            socket: Socket::Given(incoming),
+            address: "given".to_owned(),
+        }
+    }
+
     /// Binds a URL. The error is etcd's text.
     pub async fn bind(url: &FlagUrl, options: &ServeOptions) -> Result<Listener, String> {
         match url.scheme {
@@ -126,7 +143,7 @@ impl Listener {
     /// Serves connections until `stop` turns true; each is then told to finish. Every connection holds a
     /// clone of `alive`, so that its receiver ends when the last is closed.
     pub async fn serve(
-        self,
+        mut self,
         front: Front,
         options: ServeOptions,
         mut stop: watch::Receiver<bool>,
@@ -151,6 +168,10 @@ impl Listener {
                         let conn = connection(builder.clone(), stream, front.clone(), stopped);
                         spawn(conn, (alive.clone(), permit));
                     }
+                    Ok(Stream::Given(stream)) => {
+                        let conn = connection(builder.clone(), stream, front.clone(), stopped);
+                        spawn(conn, (alive.clone(), permit));
+                    }
                     // Out of descriptors, or the client is gone already: neither ends the listener.
                     Err(error) => {
                         tracing::warn!(%error, address = %self.address, "cannot accept");
@@ -164,14 +185,18 @@ impl Listener {
         }
     }
 
-    async fn accept(&self) -> io::Result<Stream> {
-        match &self.socket {
+    async fn accept(&mut self) -> io::Result<Stream> {
+        match &mut self.socket {
             Socket::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
                 stream.set_nodelay(true)?;
                 Ok(Stream::Tcp(stream))
             }
             Socket::Unix(listener, _) => Ok(Stream::Unix(listener.accept().await?.0)),
+            Socket::Given(incoming) => match incoming.next().await {
+                Some(stream) => stream.map(Stream::Given),
+                None => std::future::pending().await,
+            },
         }
     }
 }
@@ -185,6 +210,7 @@ async fn turned_on(switch: &mut watch::Receiver<bool>) {
 enum Stream {
     Tcp(tokio::net::TcpStream),
     Unix(tokio::net::UnixStream),
+    Given(Box<dyn Connection>),
 }
 
 impl Places {
@@ -330,7 +356,8 @@ mod tests {
         let free = FlagUrl::read("http://127.0.0.1:0").unwrap();
         let first = Listener::bind(&free, &options()).await.unwrap();
         let taken = FlagUrl::read(&format!("http://{}", first.address)).unwrap();
-        let error = Listener::bind(&taken, &options()).await.unwrap_err();
+        let second = Listener::bind(&taken, &options()).await;
+        let error = second.err().expect("the port is taken");
         assert_eq!(
             error,
             format!("listen tcp {}: bind: address already in use", first.address)

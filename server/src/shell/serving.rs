@@ -10,7 +10,7 @@ use super::flags::url::{FlagUrl, Scheme};
 use super::front::Front;
 use super::grpc::{Rpc, gate::Gate};
 use super::http::{HealthCounts, Http, Shared, Surface};
-use super::listen::{Listener, ServeOptions, connections};
+use super::listen::{Incoming, Listener, ServeOptions, connections};
 use super::metrics::grpc::GrpcMetrics;
 use super::metrics::process::descriptors_max;
 use super::peer::{PeerLimits, PeerListener, PeerNet};
@@ -28,8 +28,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 /// The sockets of a member, bound before it starts, so that a port in use is noticed first.
 pub(super) struct Listeners {
-    peer: PeerListener,
-    pub(super) net: Arc<dyn Net>,
+    peer: Option<PeerListener>,
     peer_http: Arc<OnceLock<Http>>,
     client: Vec<Listener>,
     http: Vec<Listener>,
@@ -38,14 +37,9 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    pub(super) async fn bind(config: &Config) -> Result<Listeners, String> {
-        let options = ServeOptions {
-            max_concurrent_streams: config.max_concurrent_streams,
-            keepalive: config.keepalive,
-            reuse_port: config.reuse_port,
-            reuse_address: config.reuse_address,
-            connections: connections(descriptors_max())?,
-        };
+    /// Also gives the transport to the peers behind their sockets.
+    pub(super) async fn bind(config: &Config) -> Result<(Listeners, Arc<dyn Net>), String> {
+        let options = options(config)?;
         let peer_http = Arc::new(OnceLock::new());
         let urls: Vec<String> = config
             .listen_peer
@@ -56,16 +50,38 @@ impl Listeners {
         let (net, peer) = bound
             .await
             .map_err(|error| bind_error(&config.listen_peer, &error))?;
-        Ok(Listeners {
-            peer,
-            net,
+        let listeners = Listeners {
+            peer: Some(peer),
             peer_http,
             client: bind_all(&config.listen_client, &options).await?,
             http: bind_all(&config.listen_client_http, &options).await?,
             metrics: bind_all(&config.listen_metrics, &options).await?,
             options,
+        };
+        Ok((listeners, net))
+    }
+
+    /// No sockets: clients come from `incoming`.
+    pub(super) fn given(config: &Config, incoming: Incoming) -> Result<Listeners, String> {
+        Ok(Listeners {
+            peer: None,
+            peer_http: Arc::default(),
+            client: vec![Listener::given(incoming)],
+            http: Vec::new(),
+            metrics: Vec::new(),
+            options: options(config)?,
         })
     }
+}
+
+fn options(config: &Config) -> Result<ServeOptions, String> {
+    Ok(ServeOptions {
+        max_concurrent_streams: config.max_concurrent_streams,
+        keepalive: config.keepalive,
+        reuse_port: config.reuse_port,
+        reuse_address: config.reuse_address,
+        connections: connections(descriptors_max())?,
+    })
 }
 
 /// Answers peers' plain requests once the member is there to be asked.
@@ -180,7 +196,7 @@ impl Serving {
             stop,
             clients,
             alive: Mutex::new(Some(alive)),
-            peer: Mutex::new(Some(listeners.peer)),
+            peer: Mutex::new(listeners.peer),
         }
     }
 

@@ -1,7 +1,9 @@
 //! Room `sim`, hosts: each weakness W1 to W12 that control planes know from etcd (shared/cases/control-plane.md §2c)
 //! as a story that Tenon's table of edges survives, and that a planted table with the old order of steps does not.
 
+mod automatic;
 mod crashes;
+mod late;
 
 use super::Hosts;
 use crate::sim::Sim;

@@ -163,6 +163,23 @@ pub(super) async fn remove(core: &mut Core, id: MemberId, deadline: Instant) -> 
 /// Waits until a quorum says that the member is gone.
 pub(super) async fn see_removal(core: &mut Core, aim: &Aim) -> StepResult {
     let own = own(core)?;
+    let list = core
+        .members(aim.deadline)
+        .await
+        .map_err(|e| no_answer(&e))?;
+    let (ours, its) = (
+        core.journal.cluster.get(),
+        list.header.map_or(0, |h| h.cluster_id),
+    );
+    if ours != 0 && ours != its {
+        // Of course it is not there.
+        return Err(StepError::failed(
+            format!(
+                "the members that answer are of cluster {its:x}, and this host of cluster {ours:x}"
+            ),
+            "see that the endpoints lead to this host's cluster",
+        ));
+    }
     see_gone(core, own, aim.deadline).await
 }
 

@@ -1,6 +1,7 @@
 //! Room `server/host`: the steps from client to server: the host joins as a learner, copies the data and becomes a
 //! voter; and the way back, which leaves nothing of it in the cluster or on the disk.
 
+use super::super::automatic::without;
 use super::super::core::{Aim, Core, StepError, StepResult};
 use super::super::orders::NOTHING;
 use super::super::standing::judge_joining;
@@ -45,6 +46,7 @@ pub(in super::super) async fn check(core: &mut Core, aim: &Aim) -> StepResult {
     }
     let soon = aim.deadline.min(core.env.now() + CHECK_WITHIN);
     let standing = core.standing(soon).await.map_err(|e| no_answer(&e))?;
+    let standing = without(&standing, core.replaces);
     let refused = |why| StepError::failed(why, NOTHING);
     let warnings = judge_joining(&standing).map_err(refused)?;
     core.board
@@ -75,6 +77,8 @@ pub(super) async fn add_learner(core: &mut Core, aim: &Aim) -> StepResult {
             (Some(mine), Some(stored)) if mine.id == stored.get() => {
                 return note_member(core, &list, stored).await;
             }
+            // Its own of an earlier life, which goes when it joins.
+            (Some(mine), _) if core.replaces == Some(MemberId(mine.id)) => {}
             (Some(mine), _) => remove_stale(core, &mine, aim.deadline).await?,
             (None, _) => {}
         }
@@ -112,6 +116,8 @@ async fn join(core: &Core, deadline: Instant) -> Result<JoinResponse, Error> {
     let request = JoinRequest {
         name: core.config.member.name.clone(),
         peer_urls: core.config.member.advertise_peer_urls.clone(),
+        voters_target: core.config.automatic.map_or(0, |a| a.target()),
+        replaces: core.replaces.map_or(0, MemberId::get),
     };
     core.ask(Method::MembersJoin, &request, deadline).await
 }

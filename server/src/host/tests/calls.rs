@@ -1,12 +1,14 @@
 //! Room `server/host`, tests: calls with one answer while the endpoint moves, and what is asked again elsewhere.
 
-use super::world::{URL, World, get, pause, put, within};
+use super::world::{InProcess, URL, WITHIN, World, get, pause, put, within};
 use crate::host::door::{Backend, Door, SwitchError};
 use crate::host::floor::SharedFloor;
+use crate::host::remote::Remote;
 use crate::service::method::Method;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tenon_env::Lane;
 use tenon_proto::code::Code;
 use tenon_proto::error::Error;
 
@@ -125,4 +127,26 @@ async fn a_host_without_a_member_learns_who_the_members_are_and_is_healthy() {
     assert_eq!(hash.header.expect("set").member_id, leader);
     assert!(world.strings.asked.lock().contains(&method));
     world.member.shutdown().await;
+}
+
+/// On a thread of its own: it would block for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_mode_ends_in_the_middle_of_a_look_at_the_members() {
+    let story = async {
+        let env = tenon_env::real::env_without_peers();
+        let nobody = vec!["http://nobody:1".to_owned()];
+        let upstream = Arc::new(InProcess::default());
+        let remote = Remote::new(&env, upstream, nobody, SharedFloor::default());
+        pause(20).await;
+        remote.shutdown();
+        drop(remote);
+        pause(20).await;
+    };
+    let env = tenon_env::real::env_without_peers();
+    let ended = env.blocking(Lane::Read, move || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().expect("a runtime");
+        runtime.block_on(story);
+    });
+    assert!(within(WITHIN, ended).await.is_some(), "it hangs");
 }

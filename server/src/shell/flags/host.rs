@@ -2,8 +2,9 @@
 
 use super::config::{reject, span_or};
 use super::settings::{Exit, Settings};
+use crate::host::automatic::REPLACE_AFTER;
 use crate::host::config::CHANGE_WITHIN;
-use crate::host::{FaultTolerance, HostConfig, Mode};
+use crate::host::{Automatic, FaultTolerance, HostConfig, Mode};
 use crate::member::config::MemberConfig;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub struct HostSettings {
     pub change_within: Duration,
     /// What happens to a switch that leaves no fault tolerance.
     pub fault_tolerance: FaultTolerance,
+    /// Automatic membership, where it is on.
+    pub automatic: Option<Automatic>,
 }
 
 impl HostSettings {
@@ -50,7 +53,13 @@ impl HostSettings {
                 true => FaultTolerance::Require,
                 false => FaultTolerance::Warn,
             },
+            automatic: automatic(settings)?,
         })
+    }
+
+    /// Whether a host without a past begins as a client, and asks nobody's peers who it is.
+    pub(in super::super) fn begins_as_client(&self) -> bool {
+        self.mode == Some(Mode::Client) || (self.automatic.is_some() && !self.endpoints.is_empty())
     }
 
     /// The host's configuration around a member's.
@@ -60,9 +69,22 @@ impl HostSettings {
             endpoints: self.endpoints.clone(),
             change_within: self.change_within,
             fault_tolerance: self.fault_tolerance,
+            automatic: self.automatic,
             ..HostConfig::new(member)
         }
     }
+}
+
+fn automatic(settings: &Settings) -> Result<Option<Automatic>, Exit> {
+    let target = settings.uint("voters-target");
+    if target == 0 {
+        return Ok(None);
+    }
+    let target = u32::try_from(target).unwrap_or(u32::MAX);
+    let after = span_or(settings, "replace-after", REPLACE_AFTER);
+    Automatic::new(target, after)
+        .map(Some)
+        .map_err(Exit::Rejected)
 }
 
 #[cfg(test)]
@@ -83,10 +105,25 @@ mod tests {
         let client = build("--mode client --endpoints a:1,http://b:2").unwrap();
         assert_eq!(client.mode, Some(Mode::Client));
         assert_eq!(client.endpoints, ["http://a:1", "http://b:2"]);
+        let automatic = |line| build(line).unwrap().automatic;
+        let three = Automatic::new(3, REPLACE_AFTER).unwrap();
+        assert_eq!(automatic("--voters-target 3"), Some(three));
+        assert_eq!(automatic("--replace-after 9s"), None);
+        assert!(!build("--voters-target 3").unwrap().begins_as_client());
+        let joins = build("--voters-target 3 --endpoints a:1").unwrap();
+        assert!(joins.begins_as_client());
         for (line, text) in [
             (
                 "--mode witness",
                 "--mode: unknown mode \"witness\": a host is a server or a client",
+            ),
+            (
+                "--voters-target 2",
+                "--voters-target 2: a cluster has 1, 3, 5 or 7 voters",
+            ),
+            (
+                "--voters-target 3 --replace-after 1s",
+                "--replace-after 1s: at least three seconds, or a restart looks like a death",
             ),
             (
                 "--endpoints localhost:2379",

@@ -130,6 +130,8 @@ pub const FLAGS: &[Flag] = &[
     row("endpoints", "", SET, SAME, Works),
     row("mode-change-timeout", "1m0s", DURATION, SAME, Works),
     row("require-fault-tolerance", "false", BOOL, SAME, Works),
+    row("voters-target", "0", UINT, SAME, Works),
+    row("replace-after", "5m0s", DURATION, SAME, Works),
     row("auto-compaction-mode", "periodic", TEXT, SAME, Works),
     row("auto-compaction-retention", "0", TEXT, SAME, Works),
     row("discovery-srv", "", TEXT, SAME, Refused(DISCOVERY)),
@@ -231,6 +233,8 @@ pub const OWN: &[&str] = &[
     "endpoints",
     "mode-change-timeout",
     "require-fault-tolerance",
+    "voters-target",
+    "replace-after",
 ];
 
 /// Flags of etcd 3.6 that 3.7 knows under another name, without their prefix `experimental-`.
