@@ -305,6 +305,10 @@ impl WatchMove {
         if !waits && let Some(link) = self.next.take() {
             self.take(link);
         }
+        if let Some(main) = &mut self.main {
+            let late = self.watches.again(&mut main.line);
+            main.ask(late);
+        }
         let left = match (&self.main, &self.old) {
             (Some(main), Some(old)) => self.watches.is_settled(&main.line, Some(&old.line)),
             _ => false,

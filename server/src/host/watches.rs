@@ -21,7 +21,7 @@
 //! What it does not do: wait, or decide when to move (`watch_move.rs`).
 
 use super::watch_row::{Row, State};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tenon_proto::etcdserverpb::watch_request::RequestUnion;
 use tenon_proto::etcdserverpb::{
     ResponseHeader, WatchCancelRequest, WatchCreateRequest, WatchProgressRequest, WatchRequest,
@@ -169,11 +169,18 @@ impl Watches {
         progress_request()
     }
 
-    /// Creates on `line` every watch that is on another.
+    /// Creates on `line` every watch that is on another and was not created again yet: also one that another line took
+    /// after the stream had begun to move here.
     pub(super) fn again(&mut self, line: &mut Line) -> Vec<WatchRequest> {
         let mut requests = Vec::new();
+        let asked = line.asked.iter().filter_map(|asked| match asked {
+            Asked::Again(id) => Some(*id),
+            Asked::Client { .. } => None,
+        });
+        let under_way: BTreeSet<i64> = asked.collect();
         for (id, row) in &mut self.rows {
-            if row.line == line.serial || row.state == State::Canceling {
+            let there = row.line == line.serial || under_way.contains(id);
+            if there || row.state == State::Canceling {
                 continue;
             }
             line.asked.push_back(Asked::Again(*id));

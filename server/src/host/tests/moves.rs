@@ -252,3 +252,32 @@ async fn a_watch_goes_on_when_its_member_elsewhere_comes_back() {
     assert!(client.is_silent().await);
     world.member.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_asked_for_while_the_endpoint_moves_go_on_behind_it() {
+    let world = World::new().await;
+    let mut client = Client::new(&world.door);
+    for turn in 1..=20 {
+        let watch = pb::WatchCreateRequest {
+            watch_id: turn,
+            ..on("k")
+        };
+        client.ask(RequestUnion::CreateRequest(watch)).await;
+        let to = match turn % 2 {
+            0 => world.here(),
+            _ => world.there(),
+        };
+        world.switch(to).await;
+        while !client.next().await.created {}
+        put(&world.door, "k", &turn.to_string())
+            .await
+            .expect("is written");
+        let mut told = std::collections::BTreeSet::new();
+        while told.len() < turn as usize {
+            let answer = client.next().await;
+            assert_eq!(values(&answer), [turn.to_string()], "{answer:?}");
+            told.insert(answer.watch_id);
+        }
+    }
+    world.member.shutdown().await;
+}

@@ -287,3 +287,23 @@ fn refused_creations_are_told_as_they_are_and_again_as_a_cancel() {
     assert_eq!((answer.watch_id, answer.cancel_reason.as_str()), (0, "no"));
     assert!(watches.is_empty());
 }
+
+#[test]
+fn a_watch_that_the_old_line_took_during_a_move_moves_too() {
+    let mut watches = Watches::default();
+    let mut old = watches.line();
+    watches.on_request(&mut old, create(0, 5), 0);
+    let mut new = watches.line();
+    assert!(watches.again(&mut new).is_empty(), "it is not there yet");
+    let (answer, _) = watches.on_answer(&mut old, Whence::Old, created(0, 10));
+    assert!(answer.expect("told").created);
+    let (answer, _) = watches.on_answer(&mut old, Whence::Old, events(0, &[5, 6]));
+    assert_eq!(told(answer), ["5/0", "6/0"]);
+    assert_eq!(starts(&watches.again(&mut new)), [(ZERO, 6)]);
+    assert!(watches.again(&mut new).is_empty(), "asked once");
+    assert!(!watches.is_settled(&new, None), "nor is it forgotten");
+    watches.on_answer(&mut new, Whence::New, created(ZERO, 10));
+    assert!(watches.is_settled(&new, Some(&old)));
+    let (answer, _) = watches.on_answer(&mut new, Whence::New, events(ZERO, &[6, 7]));
+    assert_eq!(told(answer), ["7/0"]);
+}
