@@ -71,6 +71,9 @@ pub(super) struct Core {
     pub(super) attached: watch::Sender<Option<Member>>,
     pub(super) remote: Option<Arc<Remote>>,
     pub(super) board: Board,
+    /// How often it is still to be looked whether the cluster lists a learner of this host of which the host never
+    /// heard: its request to join had an answer that was lost.
+    pub(super) orphan_looks: u8,
 }
 
 impl Core {

@@ -9,6 +9,7 @@ use super::floor::SharedFloor;
 use super::journal::{Journal, JournalFile, Switching};
 use super::remote::Upstream;
 use super::status::{Board, HostStatus};
+use super::steps::up::ORPHAN_LOOKS;
 use crate::member::Member;
 use crate::member::data_dir::{Identity, StartError};
 use std::path::Path;
@@ -209,6 +210,7 @@ fn core(
         attached: watch::Sender::new(None),
         remote: None,
         board: Board::new(env, status),
+        orphan_looks: ORPHAN_LOOKS,
     }
 }
 

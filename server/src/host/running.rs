@@ -17,6 +17,9 @@ const HOMECOMING: Duration = Duration::from_secs(1);
 /// How long an attempt to tidy may take.
 const TIDY_WITHIN: Duration = Duration::from_secs(10);
 
+/// How long a look for a learner of which this host never heard may take: orders wait for it.
+const ORPHAN_WITHIN: Duration = Duration::from_secs(1);
+
 /// What a host is, as its loop sees it.
 pub(super) enum Role {
     /// Its member answers.
@@ -181,8 +184,8 @@ impl Running {
         let mut endpoints = remote.watch_endpoints();
         let tidy = async {
             match self.core.journal.leftover {
-                Some(_) => env.sleep(TIDY).await,
-                None => std::future::pending().await,
+                None if self.core.orphan_looks == 0 => std::future::pending().await,
+                _ => env.sleep(TIDY).await,
             }
         };
         tokio::select! {
@@ -216,7 +219,7 @@ impl Running {
     /// One more attempt to remove what an earlier switch left.
     async fn tidy(&mut self) -> Role {
         let Some(id) = self.core.journal.leftover else {
-            return Role::Client;
+            return self.look_for_orphan().await;
         };
         if self.core.has_vote() {
             return self.take_up(id).await;
@@ -236,6 +239,22 @@ impl Running {
                 tracing::warn!(member = %id, why, "an earlier switch left a member; trying again");
                 Role::Client
             }
+        }
+    }
+
+    /// Whether the cluster lists a learner of this host of which the host never heard; it is removed as others are.
+    async fn look_for_orphan(&mut self) -> Role {
+        let deadline = self.core.env.now() + ORPHAN_WITHIN;
+        let Ok(found) = up::orphan(&self.core, deadline).await else {
+            return Role::Client;
+        };
+        self.core.orphan_looks = self.core.orphan_looks.saturating_sub(1);
+        if found.is_none() {
+            return Role::Client;
+        }
+        match self.core.save(|journal| journal.leftover = found).await {
+            Err(StepError::Fatal(why)) => Role::Ended(Ended::Failed(why)),
+            _ => Role::Client,
         }
     }
 

@@ -87,7 +87,7 @@ impl Operator {
     }
 
     fn accident(&mut self) -> Accident {
-        if !self.rng.chance(self.plan.accidents_ppm.into()) {
+        if !self.rng.chance(self.plan.accidents_ppm) {
             return Accident::None;
         }
         let step = *self.rng.pick(Step::ALL);

@@ -11,7 +11,7 @@ use tenon_sim::swarm::{Plan, Report};
 const TROUBLES: Duration = Duration::from_secs(4);
 
 /// Seeds that once failed for 8 seconds of troubles, and the subject of the commit that mended them.
-const KEPT: [(u64, &str); 5] = [
+const KEPT: [(u64, &str); 6] = [
     (5, "host: a leader that became the last voter says so"),
     (
         14,
@@ -23,6 +23,10 @@ const KEPT: [(u64, &str); 5] = [
     ),
     (47, "host: whoever has a vote becomes a server"),
     (52, "host: whoever has a vote becomes a server"),
+    (
+        63,
+        "host: a learner of which its host never heard is removed",
+    ),
 ];
 
 /// Runs seeds, all of which must hold, and shows what they did.
@@ -85,13 +89,13 @@ fn proving(seed: u64, edges: &Edges) -> Plan {
 }
 
 /// What the first seed that notices the planted table says, of at most `most` seeds; the product holds them all.
-fn noticed(edges: &Edges, most: u64, wanted: &str) {
+fn noticed(edges: &Edges, most: u64, wanted: &[&str]) {
     let mut said = Vec::new();
     for seed in 1..=most {
         if let Err(why) = outcome(seed, &proving(seed, edges)) {
             let why: String = why.chars().take(300).collect();
             println!("seed {seed}: {why}");
-            if why.contains(wanted) {
+            if wanted.iter().any(|wanted| why.contains(wanted)) {
                 return;
             }
             said.push(why);
@@ -110,7 +114,7 @@ fn storage_that_goes_before_the_removal_is_noticed() {
             edge.steps.insert(removes.expect("a removal"), Step::Detach);
         }
     }
-    noticed(&edges, 4, "away before its removal was committed");
+    noticed(&edges, 4, &["away before its removal was committed"]);
 }
 
 #[test]
@@ -119,7 +123,8 @@ fn answers_that_go_back_are_noticed() {
         answers: Answers::AsTheyCome,
         ..Edges::default()
     };
-    noticed(&edges, 30, "and had answered revision");
+    // The watch of all keys goes back before an answer does: a member that is behind starts it too early.
+    noticed(&edges, 12, &["and had answered revision", " follows "]);
 }
 
 #[test]

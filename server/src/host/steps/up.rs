@@ -23,6 +23,10 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Longest time the first look at the cluster may take.
 const CHECK_WITHIN: Duration = Duration::from_secs(10);
 
+/// Looks for a learner of which this host never heard, after a request to join and after a start: a request under way may
+/// come into force late.
+pub(in super::super) const ORPHAN_LOOKS: u8 = 3;
+
 /// The members did not answer.
 pub(super) fn no_answer(error: &Error) -> StepError {
     StepError::failed(
@@ -77,8 +81,10 @@ pub(super) async fn add_learner(core: &mut Core, aim: &Aim) -> StepResult {
         // Storage of a member that is none: nobody may vote by it again.
         core.detach().await?;
         core.delete().await?;
+        core.orphan_looks = ORPHAN_LOOKS;
         let error = match join(core, aim.deadline).await {
             Ok(joined) => {
+                core.orphan_looks = 0;
                 let id = joined.member.map_or(0, |m| m.id);
                 return note_member(core, &list, MemberId(id)).await;
             }
@@ -120,17 +126,33 @@ async fn note_member(core: &mut Core, list: &pb::MemberListResponse, id: MemberI
     .await
 }
 
+/// A learner that never started and has exactly this host's URLs: what a request to join left of which no answer came.
+pub(in super::super) async fn orphan(
+    core: &Core,
+    deadline: Instant,
+) -> Result<Option<MemberId>, Error> {
+    let list = core.members(deadline).await?;
+    let mut members = list.members.iter();
+    Ok(members
+        .find(|m| never_started(core, m))
+        .map(|m| MemberId(m.id)))
+}
+
+/// Whether a member never ran and can only be this host.
+fn never_started(core: &Core, member: &pb::Member) -> bool {
+    let mut theirs = member.peer_urls.clone();
+    let mut ours = core.config.member.advertise_peer_urls.clone();
+    theirs.sort();
+    ours.sort();
+    member.name.is_empty() && member.is_learner && theirs == ours
+}
+
 /// Removes a member that stands where this host should, if it is this host's own: the journal knows it, or it never
 /// started and has exactly this host's URLs.
 async fn remove_stale(core: &mut Core, stale: &pb::Member, deadline: Instant) -> StepResult {
     let id = MemberId(stale.id);
     let known = [core.journal.member, core.journal.leftover].contains(&Some(id));
-    let mut theirs = stale.peer_urls.clone();
-    let mut ours = core.config.member.advertise_peer_urls.clone();
-    theirs.sort();
-    ours.sort();
-    let never_started = stale.name.is_empty() && stale.is_learner && theirs == ours;
-    if !known && !never_started {
+    if !known && !never_started(core, stale) {
         return Err(StepError::failed(
             format!(
                 "member {} ({id}) has this host's peer URL {}",

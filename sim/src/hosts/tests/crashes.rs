@@ -49,15 +49,14 @@ async fn at_every(hosts: Hosts, to: Mode, stride: u64) -> Story {
         hosts.start(4).await?;
         works(&hosts, 4).await?;
     }
-    let mut crashes = 0;
-    for n in (0..OPERATIONS_MAX).step_by(stride as usize) {
+    let operations = (0..OPERATIONS_MAX).step_by(stride as usize);
+    for (crashes, n) in operations.enumerate() {
         if hosts.host(node)?.status().mode == to {
             hosts.change(node, from, MINUTE).await?;
         }
         if !dies_at(&hosts, node, to, n).await? {
             return require(crashes > 0, "it never died");
         }
-        crashes += 1;
         hosts.kill(node);
         let at = |why| format!("operation {n}: {why}");
         hosts.start(node).await.map_err(at)?;
