@@ -16,7 +16,8 @@
 //!
 //! Ids are the backend's as long as the stream has not moved, so that they are given as etcd gives them. Afterwards
 //! the host gives them, by etcd's rule. An id of 0 cannot be asked for, it means "choose": on a line that the stream
-//! moved to, the watch with id 0 goes by [`ZERO`].
+//! moved to, the watch with id 0 goes by [`ZERO`]. The client may be such a host itself, and its watch have that id: so
+//! there [`ZERO`] goes by the id above, and so on.
 //!
 //! What it does not do: wait, or decide when to move (`watch_move.rs`).
 
@@ -30,6 +31,8 @@ use tenon_proto::etcdserverpb::{
 
 /// What the watch with id 0 is called on a line that the stream moved to.
 const ZERO: i64 = i64::MIN + 1;
+/// Ids from [`ZERO`] up to here are shifted by one on such a line; far more than there are hosts behind hosts.
+const ZERO_END: i64 = i64::MIN / 2;
 /// Watch id of what concerns no watch, or the whole stream.
 const NONE: i64 = -1;
 
@@ -66,11 +69,19 @@ impl Line {
     }
 
     fn id_there(&self, id: i64) -> i64 {
-        if self.moved && id == 0 { ZERO } else { id }
+        match id {
+            0 if self.moved => ZERO,
+            ZERO..ZERO_END if self.moved => id + 1,
+            id => id,
+        }
     }
 
     fn id_here(&self, id: i64) -> i64 {
-        if self.moved && id == ZERO { 0 } else { id }
+        match id {
+            ZERO if self.moved => 0,
+            ZERO..=ZERO_END if self.moved => id - 1,
+            id => id,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use tenon_sim::swarm::{Plan, Report};
 const TROUBLES: Duration = Duration::from_secs(4);
 
 /// Seeds that once failed for 8 seconds of troubles, and the subject of the commit that mended them.
-const KEPT: [(u64, &str); 5] = [
+const KEPT: [(u64, &str); 6] = [
     (5, "host: a leader that became the last voter says so"),
     (
         14,
@@ -23,6 +23,10 @@ const KEPT: [(u64, &str); 5] = [
     ),
     (47, "host: whoever has a vote becomes a server"),
     (52, "host: whoever has a vote becomes a server"),
+    (
+        63,
+        "host: a learner of which its host never heard is removed",
+    ),
 ];
 
 /// Runs seeds, all of which must hold, and shows what they did.

@@ -307,3 +307,23 @@ fn a_watch_that_the_old_line_took_during_a_move_moves_too() {
     let (answer, _) = watches.on_answer(&mut new, Whence::New, events(ZERO, &[6, 7]));
     assert_eq!(told(answer), ["7/0"]);
 }
+
+/// The client is another host whose stream moved: its watch with id 0 goes by `ZERO`, here too.
+#[test]
+fn a_watch_of_a_host_behind_this_one_keeps_its_id_over_a_move() {
+    let (mut watches, mut first) = one();
+    watches.on_request(&mut first, create(ZERO, 0), 0);
+    let (answer, _) = watches.on_answer(&mut first, Whence::Settled, created(ZERO, 10));
+    assert_eq!(answer.expect("told").watch_id, ZERO);
+    let mut second = watches.line();
+    let again = watches.again(&mut second);
+    assert_eq!(starts(&again), [(ZERO + 1, 10), (ZERO, 10)]);
+    for id in [ZERO + 1, ZERO] {
+        watches.on_answer(&mut second, Whence::New, created(id, 10));
+    }
+    for (there, here) in [(ZERO + 1, ZERO), (ZERO, 0)] {
+        let (answer, _) = watches.on_answer(&mut second, Whence::Settled, events(there, &[11]));
+        assert_eq!(answer.as_ref().map(|a| a.watch_id), Some(here));
+        assert_eq!(told(answer), ["11/0"]);
+    }
+}
