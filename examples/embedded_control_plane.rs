@@ -5,6 +5,8 @@
 //!
 //! `cargo run --example embedded_control_plane`; CI runs it as a test (`cargo test --example embedded_control_plane`).
 
+#![allow(clippy::disallowed_methods, reason = "an application, above the shell")]
+
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
@@ -198,10 +200,9 @@ async fn story(dir: &Path) -> Result<(), Failure> {
     following.await??;
     println!("{writes} writes, each told once");
 
-    let list = a
-        .client()
-        .member_list(pb::MemberListRequest { linearizable: true });
-    let members = list.await?.members;
+    let client = a.client();
+    let request = pb::MemberListRequest { linearizable: true };
+    let members = client.member_list(request).await?.members;
     assert_eq!(members.len(), 4, "a, b, c and d vote: {members:?}");
     for host in [&a, &b, &c, &d] {
         host.shutdown().await;

@@ -62,10 +62,15 @@ pub(crate) fn openraft(config: &RaftConfig, plant: Plant) -> Result<openraft::Co
     // time drawn from min..max. etcd's followers wait for election..2 × election in all, so the lease takes
     // the fixed part and the drawn part spreads over the rest.
     let election_max = millis(config.election);
-    let election_min = (millis(config.heartbeat) * 5 / 4).max(millis(config.heartbeat) + 1);
+    // openraft takes no answer to a heartbeat that is older than the interval, and a leader without answers falls silent.
+    // Round trips may be longer than etcd's interval (its guide says up to 1.5 times), so they get twice that, but
+    // always four heartbeats in an election timeout.
+    let heartbeat = millis(config.heartbeat);
+    let heartbeat = heartbeat.max((heartbeat * 2).min(election_max / 4));
+    let election_min = heartbeat + heartbeat / 8 + 1;
     let settings = openraft::Config {
         cluster_name: config.cluster_id.to_string(),
-        heartbeat_interval: millis(config.heartbeat),
+        heartbeat_interval: heartbeat,
         election_timeout_min: election_min,
         election_timeout_max: election_max,
         // The leader's lease lasts one longest election timeout; see `validate`.

@@ -238,8 +238,9 @@ impl RaftLogStorage<Config> for LogStore {
 
     async fn purge(&mut self, upto: LogId) -> io::Result<()> {
         self.0.recent.lock().drop_through(upto.index);
-        let last = self.0.wal.log_state().1.as_ref().map(to_log_id);
-        if Some(upto) <= last {
+        let last = self.0.wal.log_state().1;
+        // By index: a log that ends before a snapshot may end in a higher term than the snapshot does.
+        if last.is_some_and(|last| upto.index <= last.index) {
             self.0.wal.purge(from_log_id(upto));
             return Ok(());
         }

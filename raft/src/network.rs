@@ -95,6 +95,11 @@ impl Links {
         }
     }
 
+    /// The members whose addresses of birth are known.
+    pub(crate) fn acquaintances(&self) -> Vec<u64> {
+        self.births.lock().keys().copied().collect()
+    }
+
     pub(crate) fn me(&self) -> &Identity {
         &self.around.me
     }

@@ -173,11 +173,13 @@ impl Observer {
         let context = &member.services().context;
         let id = context.member();
         self.hear_removals(context);
-        // What is applied is committed, and stands in this very log; what a leader says is committed may not yet.
-        let committed = context.store().applied().map_or(0, |id| id.index);
         let (purged, last) = member.wal().log_state();
         let purged = purged.map_or(0, |id| id.index);
         let last = last.map_or(0, |id| id.index);
+        // What is applied is committed, and stands in this very log; what a leader says is committed may not yet. A
+        // log that ends before what is applied is about to begin anew, behind a snapshot that was installed.
+        let applied = context.store().applied().map_or(0, |id| id.index);
+        let committed = if applied <= last { applied } else { 0 };
         let mut guard = self.known.lock();
         let known = &mut *guard;
         let told = |verdict: Verdict| verdict.map_err(|f| named(running.node, &f));
@@ -200,7 +202,7 @@ impl Observer {
                     .led(tenon_proto::ids::Term(log_id.term), leader)?;
             }
         }
-        *from = committed.min(last) + 1;
+        *from = committed + 1;
         Ok(())
     }
 

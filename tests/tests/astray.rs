@@ -154,6 +154,24 @@ async fn keep_putting(put: Repeated, over: Arc<AtomicBool>) -> Vec<Duration> {
     took
 }
 
+/// Four clients put until `how_long` returns; how long each put took.
+fn puts_during(
+    runtime: &tokio::runtime::Runtime,
+    put: &Repeated,
+    how_long: &mut dyn FnMut(),
+) -> Vec<Duration> {
+    let over = Arc::new(AtomicBool::new(false));
+    let tasks: Vec<_> = (0..4)
+        .map(|_| runtime.spawn(keep_putting(put.clone(), Arc::clone(&over))))
+        .collect();
+    how_long();
+    over.store(true, Ordering::SeqCst);
+    let took = tasks
+        .into_iter()
+        .map(|task| runtime.block_on(task).expect("puts go on"));
+    took.flatten().collect()
+}
+
 fn p99(mut took: Vec<Duration>) -> Duration {
     took.sort_unstable();
     took.get(took.len() * 99 / 100).copied().unwrap_or_default()
@@ -192,21 +210,9 @@ fn a_member_that_was_away_for_long_comes_back_while_puts_go_on() {
         .expect("puts");
     println!("{writes} puts while it was away: {:?}", begun.elapsed());
 
-    let over = Arc::new(AtomicBool::new(false));
     let mut more = put.clone();
     more.text = "key: \"more\" value: \"1\"".to_owned();
-    let measure = |how_long: &mut dyn FnMut()| {
-        over.store(false, Ordering::SeqCst);
-        let tasks: Vec<_> = (0..4)
-            .map(|_| runtime.spawn(keep_putting(more.clone(), Arc::clone(&over))))
-            .collect();
-        how_long();
-        over.store(true, Ordering::SeqCst);
-        let took = tasks
-            .into_iter()
-            .map(|task| runtime.block_on(task).expect("puts go on"));
-        took.flatten().collect::<Vec<_>>()
-    };
+    let measure = |how_long: &mut dyn FnMut()| puts_during(&runtime, &more, how_long);
     let before = measure(&mut || std::thread::sleep(Duration::from_secs(2)));
     let list = cluster.list();
     let begun = Instant::now();

@@ -3,7 +3,7 @@
 use super::RaftHandle;
 use crate::error::Reason;
 use crate::network::Traffic;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tenon_env::BoxFuture;
@@ -25,6 +25,13 @@ impl RaftHandle {
     /// `NoLeader` when the question did not leave this member, `StreamBroken` when no answer came.
     pub async fn ask(&self, member: MemberId, ask: Ask, within: Duration) -> Result<Reply, Reason> {
         self.node.ask_services(member, ask, within).await
+    }
+
+    /// Members that this one heard of since its start, from its configuration or by the log; some may have left. It is
+    /// all that a member knows which joined and has applied nothing yet.
+    pub fn acquaintances(&self) -> BTreeSet<MemberId> {
+        let known = self.node.links().acquaintances();
+        known.into_iter().map(MemberId).collect()
     }
 
     /// What this member exchanged with each other since its start.

@@ -414,10 +414,9 @@ impl Door {
         let (env, caller) = (self.env(), Caller::default());
         let request = MemberListRequest { linearizable: true };
         let asked = services.cluster.member_list(&caller, request);
-        if let Some(Ok(list)) = env.timeout(deadline - env.now(), asked).await
-            && let Some(header) = &list.header
-        {
-            self.shared.floor.settle(Floor::from(header));
+        if let Some(Ok(_)) = env.timeout(deadline - env.now(), asked).await {
+            let applied = services.context.current_header();
+            self.shared.floor.settle(Floor::from(&applied));
         }
     }
 }

@@ -80,8 +80,9 @@ pub(super) async fn removed(context: &Context) -> String {
 /// Asks every other member something of no consequence: the refusal is the answer.
 fn ask_around(context: &Context) {
     let (raft, me) = (context.raft().clone(), context.member());
-    let others = context.store().members().into_iter().map(|m| m.id);
-    let others: Vec<_> = others.filter(|id| *id != me).collect();
+    let mut others = raft.acquaintances();
+    others.extend(context.store().members().into_iter().map(|m| m.id));
+    others.remove(&me);
     context.env().spawn("ask-around", async move {
         for id in others {
             let heard = Ask::HeardWithinMs(LOOK.as_millis() as u64);

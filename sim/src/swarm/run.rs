@@ -7,7 +7,7 @@ use crate::check::modes::Modes;
 use crate::check::{Docket, Finding, Verdict, require};
 use crate::history::History;
 use crate::nemesis::{self, Nemesis, Record};
-use crate::net::LinkConfig;
+use crate::net::{Delay, LinkConfig};
 use crate::observe::Observer;
 use crate::sim::Sim;
 use crate::story::{Story, caught};
@@ -146,7 +146,7 @@ impl Scene {
     }
 
     async fn play(&self) -> Verdict {
-        self.set_links();
+        self.set_links(self.plan.delay);
         let nodes = self.world.nodes();
         for node in &nodes {
             self.world.start(*node);
@@ -208,10 +208,10 @@ impl Scene {
         (1..=self.plan.world.founders + spare).map(NodeId).collect()
     }
 
-    pub(super) fn set_links(&self) {
+    pub(super) fn set_links(&self, delay: Delay) {
         let nodes = self.all_nodes();
         let usual = LinkConfig {
-            delay: self.plan.delay,
+            delay,
             ..LinkConfig::default()
         };
         for a in &nodes {

@@ -44,6 +44,14 @@ impl Model {
             .unwrap_or(at(&self.base))
     }
 
+    /// The log begins anew after `to`. What the engine holds it keeps, also where that is before it.
+    fn reset(&mut self, to: LogId) {
+        self.base = Some(to);
+        self.log.clear();
+        self.intent = to.index;
+        self.engine = self.engine.max(to.index);
+    }
+
     /// The difference to what was found, if any.
     fn differs(&self, found: &Recovery, read: &[(LogId, Bytes)]) -> Option<String> {
         let purged = at(&found.purged);
@@ -195,11 +203,7 @@ fn step(wal: &Wal, calls: &mut Calls, rng: &mut SimRng) {
                 node_id: 2,
                 index: model.last() + rng.between(1, 50),
             };
-            let done = calls.call(|m| {
-                m.base = Some(to);
-                m.log.clear();
-                (m.intent, m.engine) = (to.index, to.index);
-            });
+            let done = calls.call(|m| m.reset(to));
             wal.reset(to, done);
         }
         _ => {}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenon_sim::swarm::Plan;
 
 /// A seed, its seconds of troubles, what is left out of it, and the subject of the commit that mended it.
-const KEPT: [(u64, u64, &str, &str); 3] = [
+const KEPT: [(u64, u64, &str, &str); 5] = [
     (
         104,
         1,
@@ -18,6 +18,18 @@ const KEPT: [(u64, u64, &str, &str); 3] = [
         1,
         "0:0-200",
         "raft: one late answer does not cost a busy peer its stream",
+    ),
+    (
+        326,
+        8,
+        "",
+        "raft: round trips may be longer than the heartbeat interval",
+    ),
+    (
+        346,
+        8,
+        "",
+        "a member that applied nothing yet asks around too",
     ),
     (
         259,

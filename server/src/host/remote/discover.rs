@@ -171,15 +171,23 @@ impl Remote {
             .await
     }
 
-    /// Learns what this host may have answered before its process began: nothing newer than a linearizable answer.
+    /// Learns what this host may have answered before its process began: nothing newer than what a member has applied
+    /// that just answered by a quorum. A list of members carries no revision (as in etcd); the status that is asked
+    /// for next does, and must be of the same member: behind a URL there may be several.
     async fn settle_floor(&self, url: &str, until: Instant, hops: u8) -> Result<(), String> {
         let request = pb::MemberListRequest { linearizable: true };
-        let list: pb::MemberListResponse = self
-            .ask_unknown(url, Method::ClusterMemberList, &request, until, hops)
-            .await?;
-        let header = list.header.unwrap_or_default();
-        self.floor.settle(Floor::from(&header));
-        Ok(())
+        loop {
+            let list: pb::MemberListResponse = self
+                .ask_unknown(url, Method::ClusterMemberList, &request, until, hops)
+                .await?;
+            let by_quorum = list.header.unwrap_or_default();
+            let status = self.status_of(url, until, hops).await?;
+            let header = status.header.unwrap_or_default();
+            if header.member_id == by_quorum.member_id {
+                self.floor.settle(Floor::from(&header));
+                return Ok(());
+            }
+        }
     }
 
     async fn ask_unknown<Q: Message, R: Message + Default>(

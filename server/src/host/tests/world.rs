@@ -53,6 +53,7 @@ pub(super) struct Elsewhere {
 pub(super) struct Strings {
     pub(super) reachable: watch::Sender<bool>,
     pub(super) loses_answers: Arc<Mutex<bool>>,
+    /// Says this of itself, as a member that lost its quorum at that moment does.
     pub(super) status: Arc<Mutex<Option<pb::StatusResponse>>>,
     pub(super) asked: Arc<Mutex<Vec<Method>>>,
 }
@@ -119,7 +120,14 @@ async fn answer(
         Method::KvCompact => call!(kv.compact),
         Method::LeaseLeaseGrant => call!(lease.grant),
         Method::LeaseLeaseTimeToLive => call!(lease.time_to_live),
-        Method::ClusterMemberList => call!(cluster.member_list),
+        Method::ClusterMemberList => {
+            let list = Message::decode(request).expect("a request");
+            let list: pb::MemberListRequest = list;
+            if list.linearizable && elsewhere.status.lock().is_some() {
+                return Err(UpstreamError::Status(Error::Timeout));
+            }
+            encoded(s.cluster.member_list(&caller, list).await)
+        }
         Method::MaintenanceAlarm => call!(maintenance.alarm),
         Method::MaintenanceHashKv => call!(maintenance.hash_kv),
         Method::MaintenanceStatus => {

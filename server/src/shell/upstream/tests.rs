@@ -285,10 +285,17 @@ async fn hosts_that_know_only_each_other_say_so_instead_of_asking_in_a_circle() 
     let Backend::Remote(remote) = doors[0].backend() else {
         panic!("client mode")
     };
-    let deadline = env.now() + Duration::from_secs(2);
-    let error = remote
-        .ready(deadline)
-        .await
-        .expect_err("no member anywhere");
-    assert!(error.message().contains("circle"), "{error}");
+    // A busy machine may take longer for the round than a host waits for it.
+    let told = async {
+        loop {
+            let deadline = env.now() + Duration::from_secs(2);
+            let asked = remote.ready(deadline).await;
+            let error = asked.expect_err("no member anywhere");
+            if error.message().contains("circle") {
+                break;
+            }
+        }
+    };
+    let told = tokio::time::timeout(WITHIN, told).await;
+    told.expect("it says that hosts ask each other in a circle");
 }

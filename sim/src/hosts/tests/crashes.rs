@@ -49,8 +49,7 @@ async fn at_every(hosts: Hosts, to: Mode, stride: u64) -> Story {
         hosts.start(4).await?;
         works(&hosts, 4).await?;
     }
-    let operations = (0..OPERATIONS_MAX).step_by(stride as usize);
-    for (crashes, n) in operations.enumerate() {
+    for (crashes, n) in (0..OPERATIONS_MAX).step_by(stride as usize).enumerate() {
         if hosts.host(node)?.status().mode == to {
             hosts.change(node, from, MINUTE).await?;
         }
