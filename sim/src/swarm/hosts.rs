@@ -72,20 +72,23 @@ impl Scene {
                 }
             }
         };
-        let helped = async {
-            let help = self.help_the_lost(None);
-            let (settled, help) = (std::pin::pin!(settled), std::pin::pin!(help));
-            let _ = futures_util::future::select(settled, help).await;
-        };
-        let done = self.within(2 * PATIENCE, "all hosts settle", helped).await;
+        let settled = self.helped(settled);
+        let done = self.within(2 * PATIENCE, "all hosts settle", settled).await;
         done.map_err(|found| Finding(format!("{found}: {}", why.join("; "))))?;
         for node in self.world.nodes() {
-            let works = self.works(node);
+            let works = self.helped(self.works(node));
             self.within(PATIENCE, "a host at rest answers", works)
                 .await
                 .map_err(|found| Finding(format!("{found}: {node}")))?;
         }
         Ok(())
+    }
+
+    /// Whoever goes down meanwhile is started again; whether it had a reason is judged elsewhere.
+    async fn helped(&self, work: impl Future<Output = ()>) {
+        let help = self.help_the_lost(None);
+        let (work, help) = (std::pin::pin!(work), std::pin::pin!(help));
+        let _ = futures_util::future::select(work, help).await;
     }
 
     /// A host's endpoint takes a write.

@@ -76,10 +76,28 @@ fn the_same_seed_of_hosts_gives_the_same_trace() {
 fn proving(seed: u64, edges: &Edges) -> Plan {
     let mut plan = Plan::hosts_lasting(seed, TROUBLES);
     plan.world.founders = 3;
-    plan.faults = vec![Fault::SlowLinks, Fault::IsolateLeader, Fault::Pause];
-    plan.think = Duration::from_millis(40);
-    plan.mix = tenon_sim::workload::Mix::usual(true);
-    plan.callers = (4, 200);
+    // Members that are behind and yet know a leader, asked by hosts that go from one to another.
+    plan.world.heartbeat = Duration::from_millis(100);
+    plan.world.election = Duration::from_millis(1_000);
+    plan.faults = vec![
+        Fault::Isolate,
+        Fault::IsolateLeader,
+        Fault::Split,
+        Fault::OneWay,
+    ];
+    plan.every = Duration::from_millis(300);
+    plan.think = Duration::from_millis(20);
+    plan.patience = Duration::from_millis(1_500);
+    plan.mix = tenon_sim::workload::Mix {
+        puts: 30,
+        deletes: 0,
+        ranges: 70,
+        txns: 0,
+        compactions: 0,
+        hashes: 0,
+        leases: 0,
+    };
+    plan.callers = (8, 1_000);
     let switching = plan.switching.as_mut().expect("a plan of hosts");
     switching.every = Duration::from_millis(400);
     (switching.accidents_ppm, switching.loses_disk) = (0, false);
@@ -123,8 +141,7 @@ fn answers_that_go_back_are_noticed() {
         answers: Answers::AsTheyCome,
         ..Edges::default()
     };
-    // The watch of all keys goes back before an answer does: a member that is behind starts it too early.
-    noticed(&edges, 12, &["and had answered revision", " follows "]);
+    noticed(&edges, 16, &["and had answered revision"]);
 }
 
 #[test]
