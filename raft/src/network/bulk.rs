@@ -126,11 +126,8 @@ impl Sending {
             records: from.records,
         };
         let mut place = (from.rows > 0).then_some((from.table, from.key));
-        loop {
-            let rows = match from.rows_done {
-                true => Vec::new(),
-                false => self.rows(place).await?,
-            };
+        while !from.rows_done {
+            let rows = self.rows(place).await?;
             let Some(last) = rows.last() else {
                 break;
             };

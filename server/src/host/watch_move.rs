@@ -336,17 +336,14 @@ impl WatchMove {
         }
     }
 
-    /// A link is there to move to.
+    /// A link is there to move to; `move_on` creates the watches there.
     fn take(&mut self, link: Box<Link<Request, Response>>) {
         if let Some(main) = self.main.take() {
             assert!(self.old.is_none(), "a stream is on two links at most");
             self.old = Some(main);
         }
-        let mut line = self.watches.line();
-        let again = self.watches.again(&mut line);
-        let mut main = Live { link, line };
-        main.ask(again);
-        self.main = Some(main);
+        let line = self.watches.line();
+        self.main = Some(Live { link, line });
         (self.leaving, self.patience) = (false, None);
     }
 

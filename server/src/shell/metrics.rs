@@ -3,7 +3,6 @@
 
 mod durations;
 pub mod grpc;
-pub mod histogram;
 pub mod member;
 pub mod peer;
 pub mod process;

@@ -39,7 +39,9 @@ impl Scene {
     /// What stands in the way of rest at one host; `None` once it is what it should be.
     fn unsettled(&self, node: NodeId, servers: &[NodeId]) -> Option<String> {
         let Some(host) = self.world.host(node) else {
-            return Some(format!("{node} is down"));
+            let exits = self.world.exits();
+            let last = exits.iter().rev().find(|exit| exit.node == node);
+            return Some(format!("{node} is down: {last:?}"));
         };
         let status = host.status();
         let listed = servers.contains(&node);
@@ -72,23 +74,14 @@ impl Scene {
                 }
             }
         };
-        let settled = self.helped(settled);
         let done = self.within(2 * PATIENCE, "all hosts settle", settled).await;
         done.map_err(|found| Finding(format!("{found}: {}", why.join("; "))))?;
         for node in self.world.nodes() {
-            let works = self.helped(self.works(node));
-            self.within(PATIENCE, "a host at rest answers", works)
+            self.within(PATIENCE, "a host at rest answers", self.works(node))
                 .await
                 .map_err(|found| Finding(format!("{found}: {node}")))?;
         }
         Ok(())
-    }
-
-    /// Whoever goes down meanwhile is started again; whether it had a reason is judged elsewhere.
-    async fn helped(&self, work: impl Future<Output = ()>) {
-        let help = self.help_the_lost(None);
-        let (work, help) = (std::pin::pin!(work), std::pin::pin!(help));
-        let _ = futures_util::future::select(work, help).await;
     }
 
     /// A host's endpoint takes a write.

@@ -147,11 +147,6 @@ impl Plan {
         let mut plan = Plan::lasting(seed, chaos);
         let mut rng = SimRng::fork(seed, "hosts", 0);
         plan.churn = None;
-        if plan.world.heartbeat < Duration::from_millis(50) {
-            // Often only two vote. Then one late answer of the other costs a leader its office, and with links as slow
-            // as heartbeats nobody keeps it for as long as a lease lives.
-            plan.delay.max = plan.delay.max.min(1_000_000);
-        }
         plan.world.founders = *rng.pick(&[1, 2, 3, 3, 3, 5]);
         plan.world.hosts = Some(HostOptions {
             spares: rng.between(1, 2),

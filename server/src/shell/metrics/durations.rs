@@ -1,7 +1,6 @@
 //! Room `server/shell`: metrics of how long things took, and of what compactions and puts amount to.
 
 use super::text::{Kind, Page};
-use super::wal::snapshot;
 use crate::service::Context;
 use tenon_storage::DurationsNow;
 
@@ -27,7 +26,7 @@ fn applies(page: &mut Page, context: &Context) {
             ("success", outcome(row.success)),
             ("version", "v3"),
         ];
-        page.histogram(name, &labels, &snapshot(&row.took));
+        page.histogram(name, &labels, &row.took);
     }
     page.single(
         "etcd_server_slow_apply_total",
@@ -43,7 +42,7 @@ fn requests(page: &mut Page, context: &Context) {
     page.family(name, Kind::Histogram, "How long requests took.");
     for (kind, success, took) in counters.requests.now() {
         let labels = [("success", outcome(success)), ("type", kind)];
-        page.histogram(name, &labels, &snapshot(&took));
+        page.histogram(name, &labels, &took);
     }
     let name = "etcd_server_range_duration_seconds";
     let help = "How long ranges took to read from the state.";
@@ -51,7 +50,7 @@ fn requests(page: &mut Page, context: &Context) {
     for (success, took) in [false, true].into_iter().zip(&counters.range_reads) {
         let took = took.now();
         if took.count() > 0 {
-            page.histogram(name, &[("success", outcome(success))], &snapshot(&took));
+            page.histogram(name, &[("success", outcome(success))], &took);
         }
     }
 }
@@ -82,7 +81,7 @@ fn scans(page: &mut Page, context: &Context) {
     ];
     for (name, help, took) in families {
         page.family(name, Kind::Histogram, help);
-        page.histogram(name, &[], &snapshot(&took));
+        page.histogram(name, &[], &took);
     }
 }
 

@@ -1,11 +1,16 @@
 //! Room `server/shell`: counts of gRPC calls by method and code.
 
-use super::histogram::{GRPC_BOUNDS, Histogram};
 use super::text::{Kind, Page};
 use crate::service::method::{self, Method};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tenon_proto::code::Code;
+use tenon_storage::Durations;
+
+/// Bounds of latencies in seconds: Prometheus' defaults, as etcd's.
+const GRPC_BOUNDS: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
 
 #[derive(Debug)]
 struct Row {
@@ -13,7 +18,7 @@ struct Row {
     handled: [AtomicU64; Code::ALL.len()],
     messages_received: AtomicU64,
     messages_sent: AtomicU64,
-    took: Option<Histogram>,
+    took: Option<Durations>,
 }
 
 /// Counts of all methods since the start.
@@ -33,7 +38,7 @@ impl GrpcMetrics {
             handled: Default::default(),
             messages_received: AtomicU64::new(0),
             messages_sent: AtomicU64::new(0),
-            took: extensive.then(|| Histogram::new(GRPC_BOUNDS)),
+            took: extensive.then(|| Durations::new(GRPC_BOUNDS)),
         };
         GrpcMetrics {
             rows: Method::ALL.iter().map(row).collect(),
@@ -120,7 +125,7 @@ impl GrpcMetrics {
             page.family(name, Kind::Histogram, "How long calls took.");
             for (labels, row) in self.labelled() {
                 if let Some(histogram) = &row.took {
-                    page.histogram(name, &labels, &histogram.snapshot());
+                    page.histogram(name, &labels, &histogram.now());
                 }
             }
         }

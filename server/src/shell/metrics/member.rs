@@ -2,7 +2,6 @@
 
 use super::durations;
 use super::text::{Kind, Page};
-use super::wal::snapshot;
 use crate::service::{Context, Services};
 use crate::shell::flags::value::Gate;
 use crate::shell::http::HealthCounts;
@@ -162,7 +161,7 @@ fn operations(page: &mut Page, context: &Context) {
         Kind::Histogram,
         "How long commits of the engine took.",
     );
-    page.histogram(name, &[], &snapshot(&measures.commits.now()));
+    page.histogram(name, &[], &measures.commits.now());
 }
 
 fn watches_and_leases(page: &mut Page, services: &Services) {

@@ -1,9 +1,9 @@
 //! Room `server/shell`: metrics of what members say to each other.
 
-use super::histogram::Snapshot;
 use super::text::{Kind, Page};
 use crate::service::Context;
 use tenon_raft::{ROUND_TRIP_BOUNDS, Traffic};
+use tenon_storage::DurationsNow;
 
 /// Writes the families; those by peer are empty on a member that stands alone.
 pub fn write(page: &mut Page, context: &Context) {
@@ -45,10 +45,10 @@ pub fn write(page: &mut Page, context: &Context) {
     let help = "How long peers took to answer heartbeats.";
     page.family(name, Kind::Histogram, help);
     for (peer, traffic) in &peers {
-        let times = Snapshot {
+        let times = DurationsNow {
             bounds: &ROUND_TRIP_BOUNDS,
-            counts: traffic.round_trips.to_vec(),
-            sum: traffic.round_trip_sum.as_secs_f64(),
+            buckets: traffic.round_trips.to_vec(),
+            sum_seconds: traffic.round_trip_sum.as_secs_f64(),
         };
         page.histogram(name, &[("To", peer)], &times);
     }

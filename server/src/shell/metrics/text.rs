@@ -1,7 +1,7 @@
 //! Room `server/shell`: Prometheus' text exposition format, version 0.0.4. Pure.
 
-use super::histogram::Snapshot;
 use std::fmt::{Display, Write};
+use tenon_storage::DurationsNow;
 
 /// The content type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -53,19 +53,19 @@ impl Page {
     }
 
     /// One histogram of the family begun last.
-    pub fn histogram(&mut self, name: &str, labels: &[(&str, &str)], histogram: &Snapshot) {
+    pub fn histogram(&mut self, name: &str, labels: &[(&str, &str)], histogram: &DurationsNow) {
         let mut below = 0;
-        for (bound, count) in histogram.bounds.iter().zip(&histogram.counts) {
+        for (bound, count) in histogram.bounds.iter().zip(&histogram.buckets) {
             below += count;
             let _ = write!(self.text, "{name}_bucket");
             self.labels(labels, Some(&bound.to_string()));
             let _ = writeln!(self.text, " {below}");
         }
-        let total: u64 = histogram.counts.iter().sum();
+        let total = histogram.count();
         let _ = write!(self.text, "{name}_bucket");
         self.labels(labels, Some("+Inf"));
         let _ = writeln!(self.text, " {total}");
-        self.sample(&format!("{name}_sum"), labels, histogram.sum);
+        self.sample(&format!("{name}_sum"), labels, histogram.sum_seconds);
         self.sample(&format!("{name}_count"), labels, total);
     }
 
@@ -103,10 +103,10 @@ mod tests {
         page.family("b", Kind::Gauge, "Another.");
         page.sample("b", &[("x", "q\"\\\n"), ("y", "")], 1.5);
         page.family("h", Kind::Histogram, "Times.");
-        let snapshot = Snapshot {
+        let snapshot = DurationsNow {
             bounds: &[0.001, 2.0],
-            counts: vec![1, 2, 4],
-            sum: 7.25,
+            buckets: vec![1, 2, 4],
+            sum_seconds: 7.25,
         };
         page.histogram("h", &[("m", "p")], &snapshot);
         let expected = "\

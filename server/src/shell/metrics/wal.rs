@@ -1,8 +1,6 @@
 //! Room `server/shell`: metrics of the write-ahead log.
 
-use super::histogram::Snapshot;
 use super::text::{Kind, Page};
-use tenon_storage::DurationsNow;
 use tenon_storage::wal::Wal;
 
 /// Writes the log's families.
@@ -22,7 +20,7 @@ pub fn write(page: &mut Page, wal: &Wal) {
     ];
     for (name, help, durations) in families {
         page.family(name, Kind::Histogram, help);
-        page.histogram(name, &[], &snapshot(&durations.now()));
+        page.histogram(name, &[], &durations.now());
     }
     page.single(
         "etcd_disk_wal_write_bytes_total",
@@ -30,13 +28,4 @@ pub fn write(page: &mut Page, wal: &Wal) {
         "Bytes written to the log.",
         metrics.bytes_written(),
     );
-}
-
-/// Durations of the storage as a histogram.
-pub(super) fn snapshot(now: &DurationsNow) -> Snapshot {
-    Snapshot {
-        bounds: now.bounds,
-        counts: now.buckets.clone(),
-        sum: now.sum_seconds,
-    }
 }
