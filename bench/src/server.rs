@@ -147,19 +147,23 @@ impl Cluster {
             .find(|line| line.contains(&format!(", {name}, ")))
             .and_then(|line| line.split(',').next())
             .ok_or_else(|| io::Error::other(format!("{name} is not in: {listed}")))?;
-        ctl(&["member", "remove", id])?;
+        // etcd refuses both until the members have been connected for five seconds.
+        let patiently = |words: &[&str]| -> io::Result<()> {
+            let give_up = Instant::now() + Duration::from_secs(20);
+            while let Err(error) = ctl(words) {
+                if Instant::now() > give_up {
+                    return Err(error);
+                }
+                std::thread::sleep(Duration::from_millis(500));
+            }
+            Ok(())
+        };
+        patiently(&["member", "remove", id])?;
         let _ = self.members[last].kill();
         let _ = self.members[last].wait();
         std::fs::remove_dir_all(self.dir.join(last.to_string()))?;
         let peer = format!("--peer-urls=http://127.0.0.1:{}", port + 1);
-        // etcd refuses until the remaining members have been connected for five seconds.
-        let give_up = Instant::now() + Duration::from_secs(20);
-        while let Err(error) = ctl(&["member", "add", &name, &peer]) {
-            if Instant::now() > give_up {
-                return Err(error);
-            }
-            std::thread::sleep(Duration::from_millis(500));
-        }
+        patiently(&["member", "add", &name, &peer])?;
         let log = std::fs::File::create(self.dir.join(format!("{last}-again.log")))?;
         let words = &self.command[last];
         let begin = Instant::now();

@@ -131,12 +131,14 @@ impl World {
         let why = tokio::select! {
             biased;
             ended = host.ended() => match ended {
-                Ended::Shutdown => Why::Stopped,
+                Ended::Shutdown => return Why::Failed("nobody had told it to stop".to_owned()),
                 Ended::Failed(reason) => return Why::Failed(reason),
                 Ended::Removed(_) => Why::Removed,
             },
             why = serve => why,
-            () = self.follow(&host, env, node, life) => Why::Stopped,
+            () = self.follow(&host, env, node, life) => {
+                return Why::Failed("the host is gone, and nobody had told it to stop".to_owned());
+            }
             _ = stopped.wait_for(|stop| *stop) => Why::Stopped,
         };
         if why == Why::Stopped {
