@@ -23,6 +23,8 @@ pub struct RaftConfig {
     /// Entries kept in the log for members that lag, once the engine holds them
     /// (`--snapshot-catchup-entries`). The WAL's bound in bytes prevails.
     pub snapshot_catchup_entries: u64,
+    /// Entries that go at once, at least, so that small logs are left alone; at least 1.
+    pub purge_entries_min: u64,
     /// Bytes of the WAL above which old entries go, however many must be kept.
     pub wal_bytes_max: u64,
     /// Most bytes per second of a snapshot sent to a peer; 0 = as fast as it goes.
@@ -44,6 +46,7 @@ impl RaftConfig {
             heartbeat: Duration::from_millis(100),
             election: Duration::from_millis(1000),
             snapshot_catchup_entries: 5000,
+            purge_entries_min: 1000,
             wal_bytes_max: 96 << 20,
             snapshot_bytes_per_second: 0,
             initial: None,

@@ -2,6 +2,7 @@
 //! that costs nothing, so one is announced whenever enough entries may go. The WAL removes a segment once the
 //! engine holds it durably.
 
+use crate::config::RaftConfig;
 use crate::node::Node;
 use std::time::Duration;
 use tenon_env::Env;
@@ -9,8 +10,6 @@ use tenon_proto::ids::LogIndex;
 
 /// How often the log is looked at.
 const PERIOD: Duration = Duration::from_millis(500);
-/// Entries purged at once, at least, so that small logs are left alone.
-const ENTRIES_MIN: u64 = 1000;
 
 /// What the log looks like.
 struct Extent {
@@ -20,18 +19,19 @@ struct Extent {
     bytes: u64,
 }
 
-/// The newest index that may go, keeping `keep` entries that the engine holds, or fewer when the log is larger than
-/// `bytes_max`. Entries are taken to be of one size; the next look corrects the error.
-fn purge_through(extent: &Extent, keep: u64, bytes_max: u64) -> Option<u64> {
+/// The newest index that may go, keeping as many entries that the engine holds as `config` says, or fewer when the log is
+/// larger than it says. Entries are taken to be of one size; the next look corrects the error.
+fn purge_through(extent: &Extent, config: &RaftConfig) -> Option<u64> {
+    let bytes_max = config.wal_bytes_max;
     let entries = (extent.durable + 1).saturating_sub(extent.first);
-    let mut gone = entries.saturating_sub(keep);
+    let mut gone = entries.saturating_sub(config.snapshot_catchup_entries);
     if extent.bytes > bytes_max {
         let excess = u128::from(extent.bytes - bytes_max) * u128::from(entries);
         let share = excess.div_ceil(u128::from(extent.bytes));
         gone = gone
             .max(u64::try_from(share).unwrap_or(u64::MAX))
             .min(entries);
-    } else if gone < ENTRIES_MIN {
+    } else if gone < config.purge_entries_min.max(1) {
         return None;
     }
     gone.checked_sub(1).map(|last| extent.first + last)
@@ -55,8 +55,7 @@ pub(crate) async fn purge(env: Env, node: Node) {
             durable,
             bytes: wal.size().0,
         };
-        let keep = node.config().snapshot_catchup_entries;
-        let Some(through) = purge_through(&extent, keep, node.config().wal_bytes_max) else {
+        let Some(through) = purge_through(&extent, node.config()) else {
             continue;
         };
         if node.announce_snapshot(through).await.is_err() {
@@ -82,16 +81,20 @@ pub(crate) async fn follow_engine(node: Node) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tenon_proto::ids::{ClusterId, MemberId};
 
     fn through(first: u64, durable: u64, bytes: u64) -> Option<u64> {
+        let config = RaftConfig {
+            wal_bytes_max: 1 << 20,
+            ..RaftConfig::new(MemberId(1), ClusterId(1))
+        };
         purge_through(
             &Extent {
                 first,
                 durable,
                 bytes,
             },
-            5000,
-            1 << 20,
+            &config,
         )
     }
 

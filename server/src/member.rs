@@ -73,6 +73,7 @@ impl Member {
             heartbeat: config.heartbeat,
             election: config.election,
             snapshot_catchup_entries: config.snapshot_catchup_entries,
+            purge_entries_min: config.tuning.purge_entries_min,
             wal_bytes_max: config.tuning.wal_bytes_max,
             initial: first,
             known_peers: known,

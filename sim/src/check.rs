@@ -11,11 +11,13 @@
 //! - `positions`: the order of DESIGN §5.
 //! - `leaders`: one per term; `logs`: they match, and what is committed stays; `states`: the same entries, the
 //!   same state.
-//! - `appends`: lists that only grow; `locks`: no older holder writes after a newer one.
+//! - `appends`: lists that only grow; `locks`: no older holder writes after a newer one;
+//!   `elections`: nobody rules but the oldest candidate.
 //! - `modes`: hosts that switch: storage goes last, a removed id never votes, no answer goes back.
 //! - `space`: bounded.
 
 pub mod appends;
+pub mod elections;
 pub mod hashes;
 pub mod leaders;
 pub mod leases;

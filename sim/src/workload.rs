@@ -2,7 +2,8 @@
 //! else; nothing here judges.
 //!
 //! - `requests`: puts, deletions, ranges, transactions, compactions, hashes, leases; `callers` make them.
-//! - `appends`: lists that clients append to. `locks`: locks with fences, some of whose holders are late.
+//! - `appends`: lists that clients append to. `locks`: locks with fences, some of whose holders are late. `elections`:
+//!   candidates for an office.
 //! - `watchers`: one that watches every key, others that watch parts, from the past, from now, from the future, slowly.
 //! - `seen`: the timeline and the stretches of watches.
 //!
@@ -10,6 +11,7 @@
 
 mod appends;
 mod callers;
+mod elections;
 mod locks;
 pub(crate) mod requests;
 pub(crate) mod seen;
@@ -20,6 +22,7 @@ pub use requests::Mix;
 
 pub(crate) use appends::append;
 pub(crate) use callers::make_calls;
+pub(crate) use elections::stand_for_election;
 pub(crate) use locks::lock_and_write;
 pub(crate) use watchers::{Manner, watch_all, watch_part};
 

@@ -57,6 +57,8 @@ pub enum Compaction {
 pub struct Tuning {
     /// The log.
     pub wal: WalOptions,
+    /// Entries of the log that go at once, at least.
+    pub purge_entries_min: u64,
     /// Bytes of the log above which old entries go, however many must be kept.
     pub wal_bytes_max: u64,
     /// The state and its engine.
@@ -65,9 +67,11 @@ pub struct Tuning {
 
 impl Default for Tuning {
     fn default() -> Tuning {
+        let raft = RaftConfig::new(MemberId(0), ClusterId(0));
         Tuning {
             wal: WalOptions::default(),
-            wal_bytes_max: RaftConfig::new(MemberId(0), ClusterId(0)).wal_bytes_max,
+            purge_entries_min: raft.purge_entries_min,
+            wal_bytes_max: raft.wal_bytes_max,
             store: StoreOptions::default(),
         }
     }

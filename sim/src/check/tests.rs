@@ -2,7 +2,7 @@
 
 use super::timeline::{Timeline, by_revision};
 use super::watches::Watched;
-use super::{Finding, hashes, leases, model::Model, reads, watches, writes};
+use super::{Finding, elections, hashes, leases, model::Model, reads, watches, writes};
 use crate::history::{Call, CallId, Outcome, Reply, Request, tag};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -296,4 +296,40 @@ fn a_lease_that_ends_early_is_found() {
     leases::check(&[grant(2)], &expired, &seen(2_000_000_000), 0).unwrap();
     assert!(leases::check(&[grant(2)], &expired, &seen(1_900_000_000), 0).is_err());
     leases::check(&[grant(2)], &expired, &seen(1_900_000_000), 5).expect("clocks may run fast");
+}
+
+#[test]
+fn who_rules_without_being_the_oldest_candidate_is_found() {
+    let one = kv("office/0/a", 1, 2, 2, 1);
+    let two = kv("office/0/b", 2, 3, 3, 1);
+    let decree = |fence: i64, revision: i64| KeyValue {
+        value: Bytes::from(format!("{}r;fence={fence}", tag(CallId(9)))),
+        ..kv("decree/0/", 9, revision, revision, 1)
+    };
+    let begun = [put_event(one.clone(), None), put_event(two.clone(), None)];
+    let judge = |more: &[Event]| {
+        let mut timeline = Timeline::default();
+        for (revision, events) in by_revision(begun.iter().chain(more).cloned().collect()).unwrap()
+        {
+            timeline.add(revision, events).unwrap();
+        }
+        let model = Model::of(&timeline, 0).unwrap();
+        elections::check(&timeline, &model)
+    };
+    let proclaims = |kv: &KeyValue| {
+        let next = KeyValue {
+            mod_revision: 4,
+            version: 2,
+            ..kv.clone()
+        };
+        put_event(next, Some(kv.clone()))
+    };
+    assert_eq!(judge(&[proclaims(&one)]), Ok(1));
+    assert_eq!(judge(&[put_event(decree(2, 4), None)]), Ok(1));
+    assert!(judge(&[proclaims(&two)]).is_err());
+    assert!(judge(&[put_event(decree(3, 4), None)]).is_err());
+    let gone = delete_event("office/0/a", 4, one.clone());
+    let after_it = |event: Event| judge(&[gone.clone(), event]);
+    assert_eq!(after_it(put_event(decree(3, 5), None)), Ok(1));
+    assert!(after_it(put_event(decree(2, 5), None)).is_err());
 }

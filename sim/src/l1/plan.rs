@@ -86,6 +86,8 @@ pub(crate) fn small(rng: &mut SimRng) -> Tuning {
     };
     Tuning {
         wal,
+        // So that members that were away need snapshots, where the log is small.
+        purge_entries_min: if segment > 32 << 10 { 1_000 } else { 20 },
         wal_bytes_max,
         store,
     }

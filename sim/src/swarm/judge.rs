@@ -26,6 +26,7 @@ impl Scene {
         }
         let appends = check::appends::check(&calls, &timeline)?;
         let locked_writes = check::locks::check(&timeline, &model)?;
+        let elections = check::elections::check(&timeline, &model)?;
         let sim = self.world.sim().clone();
         let mut report = Report {
             revisions: last,
@@ -37,6 +38,7 @@ impl Scene {
             watches: watched.len() as u64,
             appends,
             locked_writes,
+            elections,
             host_answers: self.modes.as_ref().map_or(0, Modes::answers),
             simulated: sim.now(),
             ..Report::default()

@@ -45,6 +45,8 @@ pub struct Plan {
     pub appenders: u64,
     /// Clients that take turns with locks.
     pub lockers: u64,
+    /// Candidates for an office.
+    pub electors: u64,
     /// Watchers of parts.
     pub watchers: u64,
     /// The mistake planted in every member; none but where the checkers are put to the proof.
@@ -130,6 +132,7 @@ impl Plan {
             keys: rng.between(2, 30),
             appenders: *rng.pick(&[0, 0, 1, 3]),
             lockers: *rng.pick(&[0, 0, 2, 3]),
+            electors: *SimRng::fork(seed, "electors", 0).pick(&[0, 0, 2, 3]),
             watchers: rng.between(0, 4),
             plant: Plant::None,
             mask: Mask::default(),
@@ -175,7 +178,8 @@ impl Plan {
         plan.mix = Mix::usual(false);
         plan.think = Duration::from_millis(40);
         plan.patience = Duration::from_millis(500);
-        (plan.appenders, plan.lockers, plan.watchers) = (0, 0, 1);
+        (plan.appenders, plan.lockers, plan.electors) = (0, 0, 0);
+        plan.watchers = 1;
         plan.every = Duration::from_millis(800);
         if plant == Plant::RestoreLeader {
             // Many entries under way when the leader loses what it had not synced, and is back at once.

@@ -33,6 +33,8 @@ pub struct Report {
     pub appends: u64,
     /// Writes under a lock.
     pub locked_writes: u64,
+    /// Offices that changed hands.
+    pub elections: u64,
     /// Answers of hosts compared with earlier ones.
     pub host_answers: u64,
     /// Simulated time.
@@ -61,6 +63,7 @@ impl AddAssign<&Report> for Report {
         self.watches += r.watches;
         self.appends += r.appends;
         self.locked_writes += r.locked_writes;
+        self.elections += r.elections;
         self.host_answers += r.host_answers;
         self.simulated += r.simulated;
     }
@@ -73,7 +76,8 @@ impl Report {
         let counts: Vec<String> = counts.map(|(what, n)| format!("{n} x {what}")).collect();
         format!(
             "clusters: {} calls answered, {} refused, {} of unknown outcome; {} revisions, {} lives, {} terms, \
-             {} snapshots, {} leases that ended, {} list elements, {} writes under locks\n\
+             {} snapshots, {} leases that ended, {} list elements, {} writes under locks, \
+             {} elections of clients\n\
              compared: {} log entries, {} states, {} hashes, {} stretches of watches, {} answers of hosts\n\
              happened: {}",
             self.answered,
@@ -86,6 +90,7 @@ impl Report {
             self.expired,
             self.appends,
             self.locked_writes,
+            self.elections,
             self.sights.entries,
             self.sights.states,
             self.hashes,
@@ -113,6 +118,7 @@ impl Report {
             ("state compared", self.sights.states),
             ("list element", self.appends),
             ("write under a lock", self.locked_writes),
+            ("election of clients", self.elections),
         ];
         never.extend(
             checks

@@ -262,6 +262,13 @@ impl Scene {
             let work = workload::lock_and_write(self.desk(), client, 200 + n, rng);
             tasks.push(env.spawn("locker", work));
         }
+        for n in 1..=plan.electors {
+            let client = client(250 + n);
+            let env = client.env().clone();
+            let rng = sim.rng(&format!("elector {n}"));
+            let work = workload::stand_for_election(self.desk(), client, 250 + n, rng);
+            tasks.push(env.spawn("elector", work));
+        }
         tasks
     }
 

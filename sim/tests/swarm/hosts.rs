@@ -60,7 +60,10 @@ fn seeds_of_hosts_to_500() {
 #[test]
 fn seeds_of_hosts_that_once_failed_hold() {
     for (seed, mended) in KEPT {
-        if let Err(why) = outcome(seed, &Plan::hosts(seed)) {
+        let mut plan = Plan::hosts(seed);
+        // They failed without candidates for offices, which are drawn since.
+        plan.electors = 0;
+        if let Err(why) = outcome(seed, &plan) {
             panic!("seed {seed} of hosts fails again, once mended by {mended:?}: {why}");
         }
     }

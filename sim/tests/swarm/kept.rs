@@ -43,6 +43,8 @@ const KEPT: [(u64, u64, &str, &str); 5] = [
 fn seeds_that_once_failed_hold() {
     for (seed, seconds, left_out, mended) in KEPT {
         let mut plan = Plan::lasting(seed, Duration::from_secs(seconds));
+        // They failed without candidates for offices, which are drawn since.
+        plan.electors = 0;
         plan.mask = left_out.parse().expect("a mask");
         if let Err(why) = outcome(seed, &plan) {
             panic!("seed {seed} fails again, once mended by {mended:?}: {why}");
