@@ -125,19 +125,9 @@ impl Sending {
             rows: from.rows,
             records: from.records,
         };
-        let mut place = (from.rows > 0).then_some((from.table, from.key));
-        while !from.rows_done {
-            let rows = self.rows(place).await?;
-            let Some(last) = rows.last() else {
-                break;
-            };
-            place = Some((last.table, last.key.clone()));
-            end.rows += rows.len() as u64;
-            let content = SnapshotContent {
-                rows,
-                ..Default::default()
-            };
-            self.send(stream, content).await?;
+        if !from.rows_done {
+            let place = (from.rows > 0).then_some((from.table, from.key));
+            end.rows += self.send_rows(stream, place).await?;
         }
         let mut next = (from.main, from.sub);
         loop {
@@ -164,6 +154,28 @@ impl Sending {
             };
             self.send(stream, content).await?;
             *sent = end.records;
+        }
+    }
+
+    /// Sends all rows after `place`; how many.
+    async fn send_rows(
+        &self,
+        stream: &mut dyn NetStream,
+        mut place: Option<(u32, Bytes)>,
+    ) -> Result<u64, String> {
+        let mut sent = 0;
+        loop {
+            let rows = self.rows(place).await?;
+            let Some(last) = rows.last() else {
+                return Ok(sent);
+            };
+            place = Some((last.table, last.key.clone()));
+            sent += rows.len() as u64;
+            let content = SnapshotContent {
+                rows,
+                ..Default::default()
+            };
+            self.send(stream, content).await?;
         }
     }
 
