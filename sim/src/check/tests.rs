@@ -333,3 +333,56 @@ fn who_rules_without_being_the_oldest_candidate_is_found() {
     assert_eq!(after_it(put_event(decree(3, 5), None)), Ok(1));
     assert!(after_it(put_event(decree(2, 5), None)).is_err());
 }
+
+/// A put of `a` under lease 7 at 2 and its deletion at 3; then whatever comes.
+fn leased() -> (Vec<Call>, Timeline) {
+    let mut put = put(0, "a", 1, 2);
+    if let Request::Put(request) = &mut put.request {
+        request.lease = 7;
+    }
+    let a = KeyValue {
+        lease: 7,
+        ..kv("a", 0, 2, 2, 1)
+    };
+    let mut timeline = Timeline::default();
+    timeline.add(2, vec![put_event(a.clone(), None)]).unwrap();
+    timeline.add(3, vec![delete_event("a", 3, a)]).unwrap();
+    (vec![put], timeline)
+}
+
+fn delete_all(floor: i64) -> Call {
+    let request = pb::DeleteRangeRequest {
+        key: Bytes::from_static(b"a"),
+        range_end: Bytes::from_static(b"z"),
+        ..Default::default()
+    };
+    call(Request::Delete(request), floor, Outcome::Unknown)
+}
+
+/// Cluster seed 416: a revocation that found no key any more was taken for the cause of the revision that it named.
+#[test]
+fn what_was_asked_for_later_is_no_cause() {
+    let (mut calls, timeline) = leased();
+    let revoked = pb::LeaseRevokeResponse { header: header(3) };
+    let revoked = Outcome::Reply(Reply::Revoke(revoked));
+    calls.extend([delete_all(2), call(Request::Revoke(7), 3, revoked)]);
+    let (_, expired) = writes::check(&calls, &timeline, 0).unwrap();
+    assert_eq!(expired, BTreeMap::new(), "the deletion was it");
+}
+
+/// Seed 205 of hosts: a deletion of unknown outcome was taken for the end of a lease, and had no effect left when it came.
+#[test]
+fn a_doubtful_cause_goes_where_it_is_needed() {
+    let (mut calls, mut timeline) = leased();
+    calls.extend([delete_all(2), put(2, "b", 3, 4), put(3, "c", 4, 5)]);
+    let (b, c) = (kv("b", 2, 4, 4, 1), kv("c", 3, 5, 5, 1));
+    timeline.add(4, vec![put_event(b.clone(), None)]).unwrap();
+    timeline.add(5, vec![put_event(c.clone(), None)]).unwrap();
+    let gone = vec![delete_event("b", 6, b), delete_event("c", 6, c)];
+    timeline.add(6, gone).unwrap();
+    let (_, expired) = writes::check(&calls, &timeline, 0).unwrap();
+    assert_eq!(expired, BTreeMap::from([(7, 3)]));
+    calls[1] = delete_all(6);
+    let nobody = writes::check(&calls, &timeline, 0);
+    assert!(nobody.is_err(), "asked for after it happened");
+}

@@ -3,6 +3,8 @@
 //! - A revision with puts was caused by the call that its values name; without, by an acknowledged delete or
 //!   revocation of that revision, by one of unknown outcome that would have done just this, or by the end of
 //!   a lease with just these keys.
+//!   Several may have been it: then each such revision gets one of its possible causes, no cause twice, and what was
+//!   given to one goes to another when only that works out.
 //! - A call causes at most one revision; one that was refused causes none.
 //! - A revision is higher than any that anybody had seen when its cause was asked for.
 
@@ -18,13 +20,24 @@ use tenon_proto::mvccpb::Event;
 /// A change that a call should make: key, and value with lease for a put.
 type Change = (Bytes, Option<(Bytes, i64)>);
 
+/// What may have caused a revision without puts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Cause {
+    Call(CallId),
+    /// This lease ended.
+    End(i64),
+}
+
 struct Causes<'a> {
     calls: &'a [Call],
     /// Acknowledged calls that may have caused a revision without puts, by the revision of their answer.
     by_revision: BTreeMap<i64, Vec<CallId>>,
+    /// Calls that certainly caused a revision.
     used: BTreeSet<CallId>,
-    /// Leases that ended by themselves.
-    expired: BTreeMap<i64, i64>,
+    /// Revisions whose cause is not certain: what it may have been.
+    doubtful: BTreeMap<i64, Vec<Cause>>,
+    /// Which of them each possible cause is taken for.
+    taken_for: BTreeMap<Cause, i64>,
 }
 
 /// Leases that ended by themselves, each with the revision of that.
@@ -51,11 +64,12 @@ pub fn check(
                     call.floor
                 )
             })?;
+            causes.is_certain(id)?;
         }
         model.add(revision, events, compaction)?;
     }
     causes.all_stand(&model)?;
-    Ok((model, causes.expired))
+    Ok((model, causes.expired()))
 }
 
 impl<'a> Causes<'a> {
@@ -73,11 +87,12 @@ impl<'a> Causes<'a> {
             calls,
             by_revision,
             used: BTreeSet::new(),
-            expired: BTreeMap::new(),
+            doubtful: BTreeMap::new(),
+            taken_for: BTreeMap::new(),
         }
     }
 
-    /// The call behind a revision, or `None` when a lease ended.
+    /// The call behind a revision, or `None` when it is not certain.
     fn of(
         &mut self,
         revision: i64,
@@ -99,33 +114,77 @@ impl<'a> Causes<'a> {
             self.is_cause(id, revision, &found, model)?;
             return Ok(Some(id));
         }
-        let acknowledged = self.by_revision.get(&revision).cloned().unwrap_or_default();
         let fits = |id: &CallId| {
-            !self.used.contains(id)
-                && effect(&self.calls[id.0].request, model, revision - 1)
-                    .is_some_and(|e| e == found)
-        };
-        if let Some(id) = acknowledged.into_iter().find(fits) {
-            return Ok(Some(id));
-        }
-        let ended = model.leases_with_keys().into_iter().find(|lease| {
-            let keys = model.keys_of(*lease).into_iter().map(|key| (key, None));
-            keys.eq(found.iter().cloned()) && !self.expired.contains_key(lease)
-        });
-        let unknown = (0..self.calls.len()).map(CallId).find(|id| {
             let call = &self.calls[id.0];
-            matches!(call.outcome, Outcome::Unknown) && call.floor < revision && fits(id)
-        });
-        match (unknown, ended) {
-            (Some(id), _) => Ok(Some(id)),
-            (None, Some(lease)) => {
-                self.expired.insert(lease, revision);
-                Ok(None)
-            }
-            (None, None) => Err(Finding(format!(
-                "revision {revision} has no cause: {found:?}"
-            ))),
+            let effect = || effect(&call.request, model, revision - 1);
+            !self.used.contains(id) && call.floor < revision && effect().is_some_and(|e| e == found)
+        };
+        let revokes = |id: &CallId| matches!(self.calls[id.0].request, Request::Revoke(_));
+        let answered = self.by_revision.get(&revision).into_iter().flatten();
+        let (revoked, changed): (Vec<CallId>, Vec<CallId>) =
+            answered.copied().filter(fits).partition(revokes);
+        if let Some(id) = changed.first() {
+            return Ok(Some(*id));
         }
+        let unknown = (0..self.calls.len())
+            .map(CallId)
+            .filter(|id| matches!(self.calls[id.0].outcome, Outcome::Unknown) && fits(id));
+        let calls = revoked.into_iter().chain(unknown).map(Cause::Call);
+        let ended = model.leases_with_keys().into_iter().filter(|lease| {
+            let keys = model.keys_of(*lease).into_iter().map(|key| (key, None));
+            keys.eq(found.iter().cloned())
+        });
+        let possible = calls.chain(ended.map(Cause::End)).collect();
+        self.doubtful.insert(revision, possible);
+        self.settle(revision)
+            .map_err(|found_none| Finding(format!("{found_none}: {found:?}")))?;
+        Ok(None)
+    }
+
+    /// Finds a doubtful revision one of its causes.
+    fn settle(&mut self, revision: i64) -> Verdict {
+        require(self.find_cause(revision, &mut BTreeSet::new()), || {
+            format!("revision {revision} has no cause")
+        })
+    }
+
+    /// As [`Causes::settle`]: a cause that is free, or one whose revision can do with another (an augmenting path, Kuhn
+    /// 1955).
+    fn find_cause(&mut self, revision: i64, tried: &mut BTreeSet<Cause>) -> bool {
+        let possible = self.doubtful.get(&revision).cloned().unwrap_or_default();
+        for cause in possible {
+            let certain = matches!(cause, Cause::Call(id) if self.used.contains(&id));
+            if certain || !tried.insert(cause) {
+                continue;
+            }
+            let free = match self.taken_for.get(&cause).copied() {
+                Some(other) => self.find_cause(other, tried),
+                None => true,
+            };
+            if free {
+                self.taken_for.insert(cause, revision);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A call that certainly caused another revision caused no doubtful one.
+    fn is_certain(&mut self, id: CallId) -> Verdict {
+        match self.taken_for.remove(&Cause::Call(id)) {
+            Some(revision) => self.settle(revision),
+            None => Ok(()),
+        }
+    }
+
+    /// Leases that ended by themselves, as far as that is how it works out.
+    fn expired(&self) -> Expired {
+        let taken = self.taken_for.iter();
+        let ends = taken.filter_map(|(cause, revision)| match cause {
+            Cause::End(lease) => Some((*lease, *revision)),
+            Cause::Call(_) => None,
+        });
+        ends.collect()
     }
 
     fn is_cause(&self, id: CallId, revision: i64, found: &[Change], model: &Model) -> Verdict {

@@ -9,6 +9,19 @@ use tenon_env::Instant;
 /// How long a failed target is left alone: the first time, doubled up to the last.
 const REST: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
+/// Most bytes kept of why a target failed. A target may be another host that says why *its* targets failed, this host
+/// among them: without a bound the two texts double each time (seed 316 of hosts ran out of memory).
+const WHY_MAX: usize = 200;
+
+/// The beginning of a text, if it is long.
+fn brief(mut why: String) -> String {
+    if why.len() > WHY_MAX {
+        why.truncate(why.floor_char_boundary(WHY_MAX));
+        why.push('…');
+    }
+    why
+}
+
 /// One client URL.
 #[derive(Clone, Debug)]
 struct Target {
@@ -113,7 +126,7 @@ impl Targets {
             target.failures = target.failures.saturating_add(1);
             target.rests_until = now + rest.min(longest);
             target.looked_at = false;
-            target.why = why;
+            target.why = brief(why);
         }
     }
 
@@ -231,5 +244,22 @@ mod tests {
         targets.avoid(&["http://a:1".into(), "http://b:1".into()]);
         assert_eq!(targets.choose(at(0), None), Choice::None);
         assert_eq!(targets.complaint(), "no endpoint is known");
+    }
+
+    #[test]
+    fn what_two_hosts_say_of_each_other_stays_short() {
+        let mut hosts = [
+            Targets::new(&["http://b:2379".to_owned(), "http://c:2379".to_owned()]),
+            Targets::new(&["http://a:2379".to_owned(), "http://c:2379".to_owned()]),
+        ];
+        let dead = format!("{}é refuses", "x".repeat(WHY_MAX - 1));
+        for turn in 0..100 {
+            let said = hosts[1 - turn % 2].complaint();
+            let own = &mut hosts[turn % 2];
+            let other = own.list[0].url.clone();
+            own.failed(&other, Instant::default(), said);
+            own.failed("http://c:2379", Instant::default(), dead.clone());
+            assert!(own.complaint().len() < 600, "{}", own.complaint());
+        }
     }
 }

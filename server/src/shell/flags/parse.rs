@@ -299,4 +299,17 @@ mod tests {
             )
         );
     }
+
+    #[test]
+    fn flags_that_etcd_does_not_have_are_set_by_variables_of_our_own() {
+        let vars = |name: &str| BTreeMap::from([(name.to_owned(), "memory".to_owned())]);
+        let mut settings = Settings::default();
+        let unknown = read_env(&mut settings, &vars("ETCD_STORAGE_ENGINE"));
+        let name = "ETCD_STORAGE_ENGINE".to_owned();
+        assert_eq!(unknown, Ok(vec![EnvWarning::Unknown(name)]));
+        assert_eq!(settings.text("storage-engine"), "redb");
+        let known = read_env(&mut settings, &vars("TENON_STORAGE_ENGINE"));
+        assert_eq!(known, Ok(vec![]));
+        assert_eq!(settings.text("storage-engine"), "memory");
+    }
 }

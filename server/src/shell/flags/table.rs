@@ -228,6 +228,7 @@ pub const FLAGS: &[Flag] = &[
 
 /// Flags that etcd does not have; their variables are called `TENON_…`.
 pub const OWN: &[&str] = &[
+    "storage-engine",
     "auto-promote-learners",
     "mode",
     "endpoints",
