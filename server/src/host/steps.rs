@@ -130,9 +130,12 @@ impl Core {
         self.save(|journal| {
             journal.mode = to;
             journal.switching = None;
-            journal.removal = Removal::NotAsked;
             match to {
-                Mode::Client => journal.member = None,
+                Mode::Client => {
+                    journal.member = None;
+                    journal.removal = Removal::NotAsked;
+                }
+                // One that an earlier clean-up asked for may still come into force.
                 Mode::Server => journal.member = own.or(journal.member),
             }
         })

@@ -3,6 +3,7 @@
 
 use super::super::automatic::without;
 use super::super::core::{Aim, Core, StepError, StepResult};
+use super::super::journal::Removal;
 use super::super::orders::NOTHING;
 use super::super::standing::judge_joining;
 use super::down::{Undone, remove, see_gone};
@@ -125,6 +126,10 @@ async fn join(core: &Core, deadline: Instant) -> Result<JoinResponse, Error> {
 async fn note_member(core: &mut Core, list: &pb::MemberListResponse, id: MemberId) -> StepResult {
     let cluster = list.header.as_ref().map_or(0, |h| h.cluster_id);
     core.save(|journal| {
+        if ![journal.member, journal.leftover].contains(&Some(id)) {
+            // Of this one nobody asked the removal yet.
+            journal.removal = Removal::NotAsked;
+        }
         journal.member = Some(id);
         journal.leftover = None;
         journal.cluster = ClusterId(cluster);
@@ -284,12 +289,16 @@ pub(in super::super) async fn leave(core: &mut Core, leftover: Option<MemberId>)
     .await
 }
 
-/// Removes the host's former learner from the cluster, and then its storage.
+/// Removes the host's former learner from the cluster, and then its storage. The journal keeps in mind that the removal
+/// was asked for: it may come into force late, when a crash made the host go on and it is a server after all (seed 437
+/// of hosts).
 pub(in super::super) async fn clean(
     core: &mut Core,
     id: MemberId,
     deadline: Instant,
 ) -> StepResult {
+    core.save(|journal| journal.removal = Removal::Asked)
+        .await?;
     let env = core.env.clone();
     let left = deadline - env.now();
     let removed = env.timeout(left, async {
