@@ -80,10 +80,10 @@ impl Scene {
             Finding(format!("{found}: {}; last ends: {last:?}", why.join("; ")))
         })?;
         for node in self.world.nodes() {
-            let works = self.helped(self.works(node));
-            self.within(PATIENCE, "a host at rest answers", works)
-                .await
-                .map_err(|found| Finding(format!("{found}: {node}")))?;
+            let mut told = None;
+            let works = self.helped(self.works(node, &mut told));
+            let done = self.within(PATIENCE, "a host at rest answers", works).await;
+            done.map_err(|found| Finding(format!("{node} told {told:?}: {found}")))?;
         }
         Ok(())
     }
@@ -97,7 +97,7 @@ impl Scene {
     }
 
     /// A host's endpoint takes a write.
-    async fn works(&self, node: NodeId) {
+    async fn works(&self, node: NodeId, told: &mut Option<Outcome>) {
         let mut client = self.world.client(410 + node.0);
         client.pinned = Some(node);
         let desk = self.desk();
@@ -108,7 +108,12 @@ impl Scene {
                 ..Default::default()
             })
         };
-        while !matches!(desk.call(&client, 410, put).await, Outcome::Reply(_)) {
+        loop {
+            let outcome = desk.call(&client, 410, put).await;
+            if matches!(outcome, Outcome::Reply(_)) {
+                return;
+            }
+            *told = Some(outcome);
             self.world.sim().sleep(Duration::from_millis(50)).await;
         }
     }

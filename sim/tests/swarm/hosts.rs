@@ -10,22 +10,52 @@ use tenon_sim::swarm::{Plan, Report};
 /// Simulated time of troubles in CI.
 const TROUBLES: Duration = Duration::from_secs(4);
 
-/// Seeds that once failed for 8 seconds of troubles, and the subject of the commit that mended them.
-const KEPT: [(u64, &str); 6] = [
-    (5, "host: a leader that became the last voter says so"),
+/// Seeds that once failed, their seconds of troubles, whether candidates for offices took part, and the subject of the
+/// commit that mended them.
+const KEPT: [(u64, u64, bool, &str); 9] = [
+    (
+        5,
+        8,
+        false,
+        "host: a leader that became the last voter says so",
+    ),
     (
         14,
+        8,
+        false,
         "host: a client mode that ends while its look-up waits does not lock up",
     ),
     (
         22,
+        8,
+        false,
         "host: hosts that all moved their endpoints away come home",
     ),
-    (47, "host: whoever has a vote becomes a server"),
-    (52, "host: whoever has a vote becomes a server"),
+    (47, 8, false, "host: whoever has a vote becomes a server"),
+    (52, 8, false, "host: whoever has a vote becomes a server"),
     (
         63,
+        8,
+        false,
         "host: a learner of which its host never heard is removed",
+    ),
+    (
+        316,
+        4,
+        true,
+        "host: what hosts say of each other stays short",
+    ),
+    (
+        437,
+        4,
+        true,
+        "host: a removal that a clean-up asked for may come into force when the host is a server after all",
+    ),
+    (
+        455,
+        8,
+        true,
+        "host: the member that answered by a quorum is asked directly",
     ),
 ];
 
@@ -59,10 +89,11 @@ fn seeds_of_hosts_to_500() {
 
 #[test]
 fn seeds_of_hosts_that_once_failed_hold() {
-    for (seed, mended) in KEPT {
-        let mut plan = Plan::hosts(seed);
-        // They failed without candidates for offices, which are drawn since.
-        plan.electors = 0;
+    for (seed, seconds, candidates, mended) in KEPT {
+        let mut plan = Plan::hosts_lasting(seed, Duration::from_secs(seconds));
+        if !candidates {
+            plan.electors = 0;
+        }
         if let Err(why) = outcome(seed, &plan) {
             panic!("seed {seed} of hosts fails again, once mended by {mended:?}: {why}");
         }

@@ -22,6 +22,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 const LOOK_TIME: Duration = Duration::from_secs(2);
 /// Pause before a member that is behind is looked at again.
 const BEHIND_PAUSE: Duration = Duration::from_millis(10);
+/// Share of the time for a look that one question to a member itself may take, which cannot always be reached.
+const DIRECT_SHARE: u32 = 4;
 
 /// The members as last learnt.
 #[derive(Default)]
@@ -173,21 +175,42 @@ impl Remote {
 
     /// Learns what this host may have answered before its process began: nothing newer than what a member has applied
     /// that just answered by a quorum. A list of members carries no revision (as in etcd); the status that is asked
-    /// for next does, and must be of the same member: behind a URL there may be several.
+    /// for next does, and must be of the same member. Behind a URL there may be several: another host in client mode sends
+    /// the two questions to different members, perhaps always (seed 455 of hosts). So that member is asked directly too.
     async fn settle_floor(&self, url: &str, until: Instant, hops: u8) -> Result<(), String> {
         let request = pb::MemberListRequest { linearizable: true };
         loop {
             let list: pb::MemberListResponse = self
                 .ask_unknown(url, Method::ClusterMemberList, &request, until, hops)
                 .await?;
-            let by_quorum = list.header.unwrap_or_default();
-            let status = self.status_of(url, until, hops).await?;
-            let header = status.header.unwrap_or_default();
-            if header.member_id == by_quorum.member_id {
-                self.floor.settle(Floor::from(&header));
+            let id = list.header.unwrap_or_default().member_id;
+            let mut status = self.status_of(url, until, hops).await?;
+            let is_other = |status: &pb::StatusResponse| {
+                status.header.as_ref().is_none_or(|h| h.member_id != id)
+            };
+            if is_other(&status)
+                && let Some(direct) = self.url_among(&list.members, id)
+            {
+                let now = self.env.now();
+                let soon = now + (until - now) / DIRECT_SHARE;
+                let asked = self.status_of(&direct, soon, hops).await;
+                status = asked.unwrap_or(status);
+            }
+            if !is_other(&status) {
+                self.floor
+                    .settle(Floor::from(&status.header.unwrap_or_default()));
                 return Ok(());
             }
+            self.env.sleep(BEHIND_PAUSE).await;
         }
+    }
+
+    /// A client URL of a listed member, that is not this host's own.
+    fn url_among(&self, members: &[pb::Member], id: u64) -> Option<String> {
+        let member = members.iter().find(|member| member.id == id)?;
+        let targets = self.targets.lock();
+        let mut urls = member.client_urls.iter();
+        urls.find(|url| !targets.is_avoided(url)).cloned()
     }
 
     async fn ask_unknown<Q: Message, R: Message + Default>(
