@@ -136,7 +136,11 @@ impl Core {
                     journal.removal = Removal::NotAsked;
                 }
                 // One that an earlier clean-up asked for may still come into force.
-                Mode::Server => journal.member = own.or(journal.member),
+                Mode::Server => {
+                    journal.member = own.or(journal.member);
+                    // What an earlier attempt left may be what became the host's own (seed 366 of hosts).
+                    journal.leftover = journal.leftover.filter(|id| Some(*id) != journal.member);
+                }
             }
         })
         .await?;

@@ -12,7 +12,7 @@ const TROUBLES: Duration = Duration::from_secs(4);
 
 /// Seeds that once failed, their seconds of troubles, whether candidates for offices took part, and the subject of the
 /// commit that mended them.
-const KEPT: [(u64, u64, bool, &str); 9] = [
+const KEPT: [(u64, u64, bool, &str); 10] = [
     (
         5,
         8,
@@ -44,6 +44,12 @@ const KEPT: [(u64, u64, bool, &str); 9] = [
         4,
         true,
         "host: what hosts say of each other stays short",
+    ),
+    (
+        366,
+        4,
+        true,
+        "host: what an earlier attempt left may become the host's own",
     ),
     (
         437,
