@@ -13,13 +13,14 @@ const REST: (Duration, Duration) = (Duration::from_millis(50), Duration::from_se
 /// among them: without a bound the two texts double each time (seed 316 of hosts ran out of memory).
 const WHY_MAX: usize = 200;
 
-/// The beginning of a text, if it is long.
-fn brief(mut why: String) -> String {
-    if why.len() > WHY_MAX {
-        why.truncate(why.floor_char_boundary(WHY_MAX));
-        why.push('…');
+/// Both ends of a text, if it is long: the cause of all stands last.
+fn brief(why: String) -> String {
+    if why.len() <= WHY_MAX {
+        return why;
     }
-    why
+    let head = why.floor_char_boundary(WHY_MAX / 2);
+    let tail = why.ceil_char_boundary(why.len() - WHY_MAX / 2);
+    format!("{}…{}", &why[..head], &why[tail..])
 }
 
 /// One client URL.
@@ -260,6 +261,7 @@ mod tests {
             own.failed(&other, Instant::default(), said);
             own.failed("http://c:2379", Instant::default(), dead.clone());
             assert!(own.complaint().len() < 600, "{}", own.complaint());
+            assert!(own.complaint().ends_with("refuses"), "the cause is kept");
         }
     }
 }
