@@ -236,9 +236,12 @@ impl Cluster {
         }
     }
 
-    /// Waits until a member answers a linearizable read.
+    /// Waits until a member answers a linearizable read and told the others its name, as programs that wait for
+    /// READY do: whoever is killed before that has no name for them.
     pub fn wait_serving(&self, at: usize) {
         self.call_soon(at, "Range", "key: \"a\"");
+        let name = format!("name:\"{}\"", self.members[at].name);
+        self.until(at, "MemberList", "", |list| list.contains(&name));
     }
 
     /// The member that leads, by what `asked` says: its index.

@@ -176,11 +176,14 @@ impl Core {
         self.members(deadline).await
     }
 
-    /// Whether the own member runs and has a vote, as it knows itself.
+    /// Whether the own member runs and has a vote, as it knows itself. One that peers told of its removal has none:
+    /// nobody sends it the entry by which it would see that in its own log.
     pub(super) fn has_vote(&self) -> bool {
         self.member.as_ref().is_some_and(|member| {
-            let status = member.services().context.status();
-            status.is_member && !status.is_learner
+            let context = &member.services().context;
+            let removed = context.raft().removed().borrow().is_some();
+            let status = context.status();
+            status.is_member && !status.is_learner && !removed
         })
     }
 

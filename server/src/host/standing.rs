@@ -11,7 +11,7 @@ fn quorum(voters: usize) -> usize {
 
 pub(super) fn show(member: &MemberStanding) -> String {
     let name = match member.name.as_str() {
-        "" => "a member that never started",
+        "" => "a member that has told no name yet",
         name => name,
     };
     format!("{name} ({})", MemberId(member.id))

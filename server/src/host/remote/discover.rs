@@ -13,6 +13,7 @@ use tenon_env::{Env, Instant};
 use tenon_proto::caller::Caller;
 use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb as pb;
+use tenon_proto::ids::MemberId;
 
 /// How long the members are taken for what they were.
 const FRESH: Duration = Duration::from_secs(30);
@@ -200,6 +201,12 @@ impl Remote {
                 self.floor
                     .settle(Floor::from(&status.header.unwrap_or_default()));
                 return Ok(());
+            }
+            if self.env.now() + BEHIND_PAUSE >= until {
+                return Err(format!(
+                    "behind it answers now one member, now another, and {} itself does not answer",
+                    MemberId(id)
+                ));
             }
             self.env.sleep(BEHIND_PAUSE).await;
         }

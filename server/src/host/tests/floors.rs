@@ -63,6 +63,34 @@ async fn a_host_that_began_anew_learns_what_it_may_have_answered_before_it_answe
     world.member.shutdown().await;
 }
 
+/// Seed 455 of hosts: behind one address there are several members, and the list and the status come from different
+/// ones every time. The member that gave the list is asked directly.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_learns_how_new_its_answers_must_be_behind_an_address_that_mixes_members() {
+    let world = World::new().await;
+    put(&world.door, "k", "1").await.expect("is written");
+    let mixing = "http://mixing:1";
+    let strings = world.upstream.add(mixing, world.member.services_shared());
+    *strings.status_of.lock() = Some(7);
+    let floor = SharedFloor::of_earlier_run();
+    let remote = world.remote(&[mixing], floor.clone());
+    let door = Door::with_floor(&world.env, Backend::Remote(remote), floor);
+    let read = get(&door, "k", true).await.expect("is read");
+    assert_eq!(read.kvs[0].value, "1");
+    let directly = world.strings.asked.lock().clone();
+    assert!(
+        directly.contains(&Method::MaintenanceStatus),
+        "the member itself was asked: {directly:?}"
+    );
+
+    world.strings.reachable.send_replace(false);
+    let remote = world.remote(&[mixing], SharedFloor::of_earlier_run());
+    let refused = remote.ready(world.env.now() + Duration::from_secs(1)).await;
+    let why = refused.expect_err("nobody can tell").message();
+    assert!(why.contains("now one member, now another"), "{why}");
+    world.member.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_is_behind_is_waited_for() {
     let world = World::new().await;

@@ -45,6 +45,8 @@ pub(super) struct Elsewhere {
     loses_answers: Arc<Mutex<bool>>,
     /// What its Status says instead of the truth.
     status: Arc<Mutex<Option<pb::StatusResponse>>>,
+    /// The member that its Status is of, if it is another's than its other answers.
+    status_of: Arc<Mutex<Option<u64>>>,
     /// Every request it got.
     asked: Arc<Mutex<Vec<Method>>>,
 }
@@ -55,6 +57,8 @@ pub(super) struct Strings {
     pub(super) loses_answers: Arc<Mutex<bool>>,
     /// Says this of itself, as a member that lost its quorum at that moment does.
     pub(super) status: Arc<Mutex<Option<pb::StatusResponse>>>,
+    /// Answers Status as the member of that id, as a host does that has several behind it.
+    pub(super) status_of: Arc<Mutex<Option<u64>>>,
     pub(super) asked: Arc<Mutex<Vec<Method>>>,
 }
 
@@ -69,6 +73,7 @@ impl InProcess {
             reachable,
             loses_answers: Arc::default(),
             status: Arc::default(),
+            status_of: Arc::default(),
             asked: Arc::default(),
         };
         let elsewhere = Elsewhere {
@@ -76,6 +81,7 @@ impl InProcess {
             reachable: follow,
             loses_answers: strings.loses_answers.clone(),
             status: strings.status.clone(),
+            status_of: strings.status_of.clone(),
             asked: strings.asked.clone(),
         };
         self.0.lock().insert(url.to_owned(), elsewhere);
@@ -132,10 +138,19 @@ async fn answer(
         Method::MaintenanceHashKv => call!(maintenance.hash_kv),
         Method::MaintenanceStatus => {
             let said = elsewhere.status.lock().clone();
-            match said {
-                Some(status) => encoded(Ok(status)),
-                None => call!(maintenance.status),
+            let mut status = match said {
+                Some(status) => status,
+                None => {
+                    let request = Message::decode(request).expect("a request");
+                    let status = s.maintenance.status(&caller, request).await;
+                    status.map_err(UpstreamError::Status)?
+                }
+            };
+            if let (Some(id), Some(header)) = (*elsewhere.status_of.lock(), status.header.as_mut())
+            {
+                header.member_id = id;
             }
+            encoded(Ok(status))
         }
         other => panic!("no test calls {other:?}"),
     }

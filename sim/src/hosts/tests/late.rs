@@ -1,7 +1,8 @@
 //! Room `sim`, hosts: a removal that a host asked for in vain, as it seemed, comes into force later, and the power
 //! fails while the host obeys it.
 
-use super::{Hosts, SOON, require, settled, tell, until_step, works};
+use super::{Hosts, MINUTE, SOON, require, settled, tell, until_step, works};
+use crate::NodeId;
 use std::time::Duration;
 use tenon_server::host::Mode;
 use tenon_server::host::edges::{Edges, Step};
@@ -44,4 +45,64 @@ fn a_late_removal_makes_a_client_whatever_step_the_power_fails_at() {
         let told = tell(3, Edges::default(), story(step));
         assert_eq!(told, Ok(()), "{step:?}");
     }
+}
+
+/// Percent of the usual time that a disk takes.
+const SLOW: u64 = 2_000;
+
+/// Two callers who write through a host's endpoint for two seconds, each soon after the last write is answered: its own
+/// member, with a slow disk, is behind what it answered.
+fn writers(hosts: &Hosts, node: u64) {
+    let end = hosts.operator.now() + Duration::from_secs(2);
+    for caller in ["w1", "w2"] {
+        let hosts = hosts.clone();
+        let operator = hosts.operator.clone();
+        operator.spawn("writer", async move {
+            while hosts.operator.now() < end {
+                let _ = hosts.put(node, caller, "1").await;
+                hosts.operator.sleep(Duration::from_millis(2)).await;
+            }
+        });
+    }
+}
+
+/// Somebody removes a host's member between its promotion and the move of its endpoint, while it is cut off: it learns
+/// from its peers only, never from its log, that its vote is gone.
+#[test]
+fn a_vote_that_was_taken_away_before_the_endpoint_moved_makes_no_server() {
+    let told = tell(3, Edges::default(), |hosts| async move {
+        hosts.start(4).await?;
+        works(&hosts, 4).await?;
+        writers(&hosts, 4);
+        let reached = until_step(&hosts, 4, Mode::Server, Step::CatchUp).await?;
+        require(reached, "it copies")?;
+        hosts.sim().disk(NodeId(4)).slow(SLOW);
+        let mut status = hosts.host(4)?.watch_status();
+        let promoted = status.wait_for(|s| {
+            s.progress
+                .as_ref()
+                .is_some_and(|p| p.step == Step::ToMember)
+        });
+        let promoted = hosts.operator.timeout(MINUTE, promoted).await;
+        promoted
+            .ok_or("it is not promoted")?
+            .map_err(|e| e.to_string())?;
+        for node in 1..=3 {
+            hosts.sim().cut(node, 4);
+        }
+        hosts.soon(SOON, || hosts.remove(1, 4)).await?;
+        let mode = hosts.host(4)?.status().mode;
+        require(mode == Mode::Client, "the endpoint did not move yet")?;
+        hosts.sim().sleep(OVER).await;
+        for node in 1..=3 {
+            hosts.sim().mend(node, 4);
+        }
+        let host = hosts.soon(OVER, || settled(&hosts, 4)).await?;
+        require(host.status().mode == Mode::Client, "it is a client")?;
+        drop(host);
+        let gone = || async { require(!hosts.has_storage(4), "its storage is gone") };
+        hosts.soon(OVER, gone).await?;
+        works(&hosts, 4).await
+    });
+    assert_eq!(told, Ok(()));
 }
