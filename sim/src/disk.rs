@@ -72,8 +72,11 @@ struct State {
     damaged: u64,
 }
 
+/// What a process is told whose power went.
+pub(crate) const DEAD: &str = "the node is dead (simulated crash)";
+
 fn dead() -> io::Error {
-    io::Error::other("the node is dead (simulated crash)")
+    io::Error::other(DEAD)
 }
 
 impl SimDisk {

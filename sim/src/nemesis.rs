@@ -20,6 +20,7 @@ use crate::rng::SimRng;
 use crate::world::{State, Why, World};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 use tenon_env::sync::watch;
@@ -91,11 +92,19 @@ impl Record {
     /// Whether the disk may have given errors in a life of a node: what was armed in one life may go off in the
     /// next.
     pub(crate) fn is_spoiled(&self, node: NodeId, life: u64) -> bool {
+        self.was_spoiled(node, life.saturating_sub(1)..=life)
+    }
+
+    /// Whether the disk was ever told to give errors, in this life of a node or before: a host in client mode syncs
+    /// seldom, so that it may take lives until an error comes.
+    pub(crate) fn was_ever_spoiled(&self, node: NodeId, life: u64) -> bool {
+        self.was_spoiled(node, 0..=life)
+    }
+
+    fn was_spoiled(&self, node: NodeId, lives: RangeInclusive<u64>) -> bool {
         let spoiled = &self.0.lock().spoiled;
-        spoiled
-            .range((node, life.saturating_sub(1))..=(node, life))
-            .count()
-            > 0
+        let (first, last) = lives.into_inner();
+        spoiled.range((node, first)..=(node, last)).count() > 0
     }
 }
 

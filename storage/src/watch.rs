@@ -51,7 +51,7 @@ mod tests;
 pub use answer::{Answer, Batch, Say};
 pub use event::Event;
 pub use fragment::fragments;
-pub use history::{Compacted, History, HistoryLimits, HistoryPage};
+pub use history::{Compacted, History, HistoryLimits, HistoryPage, Lost};
 pub use hub::WatchHub;
 pub use stream::{Next, WatchStream};
 

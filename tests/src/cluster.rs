@@ -58,7 +58,7 @@ impl Cluster {
             cluster.start(at, &list, "new");
         }
         for at in 0..count {
-            cluster.wait_serving(at);
+            cluster.wait_ready(at);
         }
         cluster
     }
@@ -236,10 +236,15 @@ impl Cluster {
         }
     }
 
-    /// Waits until a member answers a linearizable read and told the others its name, as programs that wait for
-    /// READY do: whoever is killed before that has no name for them.
+    /// Waits until a member answers a linearizable read.
     pub fn wait_serving(&self, at: usize) {
         self.call_soon(at, "Range", "key: \"a\"");
+    }
+
+    /// Waits until a member serves and told the others its name, as programs that wait for READY do: whoever is killed
+    /// before that has no name for them.
+    pub fn wait_ready(&self, at: usize) {
+        self.wait_serving(at);
         let name = format!("name:\"{}\"", self.members[at].name);
         self.until(at, "MemberList", "", |list| list.contains(&name));
     }

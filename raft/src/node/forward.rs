@@ -72,11 +72,11 @@ impl Node {
         let count = ticket.batch().commands.len();
         match self.0.links.to(leader).call(body, longest + GRACE).await {
             Ok(response::Body::Forward(reply)) if reply.outcomes.len() == count => {
-                let outcomes: Vec<_> = reply.outcomes.into_iter().map(read_outcome).collect();
+                let mut outcomes: Vec<_> = reply.outcomes.into_iter().map(read_outcome).collect();
                 // What was refused goes back into the queue with the slot; else the slot is free at once.
                 let refused = outcomes.iter().any(Result::is_err);
                 let slot = refused.then_some(slot);
-                self.catch_up(&outcomes, longest).await;
+                self.catch_up(&mut outcomes, longest).await;
                 let again = ticket.settle(outcomes);
                 if let Some(slot) = slot.filter(|_| !again.is_empty()) {
                     self.proposer().again(again, slot);
@@ -93,13 +93,24 @@ impl Node {
     }
 
     /// Waits until what the leader applied is applied here: whoever asked this member may read its own write
-    /// from it, as from etcd. The waiters' deadlines are watched meanwhile.
-    async fn catch_up(&self, outcomes: &[Outcome], within: Duration) {
+    /// from it, as from etcd. The waiters' deadlines are watched meanwhile; whoever is told by then is told of no
+    /// result that this member does not have (seed 1016 of hosts).
+    async fn catch_up(&self, outcomes: &mut [Outcome], within: Duration) {
         let applied = outcomes.iter().flatten().map(|applied| applied.index).max();
         let Some(index) = applied else { return };
         let mut here = self.0.applied.clone();
         let there = here.wait_for(|applied| *applied >= Some(index));
-        self.env().timeout(within, there).await;
+        let reason = match self.env().timeout(within, there).await {
+            Some(Ok(_)) => return,
+            // Nothing is applied here any more.
+            Some(Err(_)) => Reason::Stopping,
+            None => Reason::Timeout,
+        };
+        let here = self.applied();
+        let late = |o: &&mut Outcome| o.as_ref().is_ok_and(|applied| Some(applied.index) > here);
+        for outcome in outcomes.iter_mut().filter(late) {
+            *outcome = Err(ProposeError::Unknown(reason));
+        }
     }
 
     /// Proposes what a peer forwarded; the outcomes in order. A member that does not lead, or not any more, refuses:

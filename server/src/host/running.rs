@@ -167,6 +167,14 @@ impl Running {
         };
         let env = self.core.env.clone();
         let mut endpoints = remote.watch_endpoints();
+        // One that a failed switch left and the cluster may count on.
+        let own = self.core.member.clone();
+        let failed = async {
+            match own {
+                Some(member) => member.failed().await,
+                None => std::future::pending().await,
+            }
+        };
         let tidy = async {
             match self.core.journal.leftover {
                 None if self.core.orphan_looks == 0 => std::future::pending().await,
@@ -175,6 +183,7 @@ impl Running {
         };
         tokio::select! {
             biased;
+            why = failed => Role::Ended(Ended::Failed(why)),
             order = self.orders.recv() => self.obey(order, Role::Client).await,
             changed = endpoints.changed() => match changed {
                 Ok(()) => {

@@ -18,6 +18,8 @@ enum Cut {
     Over(Result<(), (Step, StepError)>),
     Aborted(oneshot::Sender<Outcome>),
     Shutdown(Option<oneshot::Sender<()>>),
+    /// The member that still answers cannot go on.
+    Failed(String),
 }
 
 impl Running {
@@ -39,14 +41,10 @@ impl Running {
         let (outcome, fatal) = match self.drive(&aim, &steps, first).await {
             Cut::Shutdown(farewell) => return Role::Leaving(farewell),
             Cut::Over(Ok(())) => (Ok(()), None),
+            Cut::Failed(why) => self.failed(&aim, why),
             Cut::Over(Err((step, error))) => self.undo(&aim, &steps, (step, error)).await,
             Cut::Aborted(answer) => {
-                let step = self
-                    .core
-                    .board
-                    .now()
-                    .progress
-                    .map_or(Step::Check, |p| p.step);
+                let step = self.step();
                 let why = StepError::failed("it was aborted", "");
                 let (outcome, fatal) = self.undo(&aim, &steps, (step, why)).await;
                 let mode = self.core.journal.mode;
@@ -66,6 +64,18 @@ impl Running {
             Some(why) => Role::Ended(Ended::Failed(why)),
             None => Role::of(self.core.journal.mode),
         }
+    }
+
+    /// The step of the switch under way.
+    fn step(&self) -> Step {
+        let progress = self.core.board.now().progress;
+        progress.map_or(Step::Check, |p| p.step)
+    }
+
+    /// The host ends, as it would without a switch; the next start goes on.
+    fn failed(&self, aim: &Aim, why: String) -> (Outcome, Option<String>) {
+        let error = StepError::Fatal(why.clone());
+        (Err(self.told(aim.to, self.step(), error)), Some(why))
     }
 
     fn announce(&self, outcome: &Outcome) {
@@ -103,11 +113,28 @@ impl Running {
     async fn drive(&mut self, aim: &Aim, steps: &[Step], first: usize) -> Cut {
         let Running { core, orders, .. } = self;
         let (board, mode) = (core.board.clone(), core.journal.mode);
+        // One that only learns fails its step, and one on its way out is asked nothing any more.
+        let own = core.member.clone().filter(|_| aim.to == Mode::Client);
+        let mut failed = std::pin::pin!(async {
+            match &own {
+                Some(member) => member.failed().await,
+                None => std::future::pending().await,
+            }
+        });
+        let mut has_failed = false;
         let mut driving = std::pin::pin!(core.drive(aim, steps, first));
         loop {
             let order = tokio::select! {
                 biased;
                 over = &mut driving => return Cut::Over(over),
+                why = &mut failed, if !has_failed => {
+                    has_failed = true;
+                    let step = board.now().progress.map_or(Step::Check, |p| p.step);
+                    if can_abort(steps, step) {
+                        return Cut::Failed(why);
+                    }
+                    continue;
+                }
                 order = orders.recv() => order,
             };
             let to = aim.to;

@@ -15,7 +15,7 @@ use tenon_proto::caller::Caller;
 use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb::watch_request::RequestUnion;
 use tenon_proto::etcdserverpb::{ResponseHeader, WatchRequest, WatchResponse};
-use tenon_storage::watch::{History, Next, WatchHub, WatchStream};
+use tenon_storage::watch::{History, Lost, Next, WatchHub, WatchStream};
 
 /// What a response may be larger than a request before it is split into fragments, bytes.
 const FRAGMENT_OVERHEAD: usize = 512 << 10;
@@ -123,20 +123,17 @@ impl Terms {
         };
         let mut more_requests = true;
         loop {
-            if flow.push(&out).await.is_err() {
-                return;
+            match flow.push(&out).await {
+                Ok(()) => {}
+                Err(Stop::NobodyListens) => return,
+                Err(Stop::Lost) => return self.last_word(&out, Error::Stopped).await,
             }
             let taking = more_requests && flow.stream.answers_pending() < ANSWERS_MAX;
             let idle = flow.unsent.is_empty();
             tokio::select! {
                 biased;
                 () = out.closed() => return,
-                error = &mut cut => {
-                    // The last word, if the client still takes words; its stream ends either way.
-                    let last = out.send(Err(error));
-                    let _ = self.env.timeout(Duration::from_secs(1), last).await;
-                    return;
-                }
+                error = &mut cut => return self.last_word(&out, error).await,
                 request = requests.recv(), if taking => match request {
                     Some(request) => flow.on_request(request),
                     None => more_requests = false,
@@ -150,6 +147,19 @@ impl Terms {
             }
         }
     }
+
+    /// Says why the stream ends, if the client still takes words; it ends either way.
+    async fn last_word(&self, out: &mpsc::Sender<Result<WatchResponse, Error>>, error: Error) {
+        let last = out.send(Err(error));
+        let _ = self.env.timeout(Duration::from_secs(1), last).await;
+    }
+}
+
+/// Why a stream goes no further.
+enum Stop {
+    NobodyListens,
+    /// The store is lost or closed.
+    Lost,
 }
 
 /// From the hub to the client.
@@ -161,8 +171,8 @@ struct Flow<'a> {
 }
 
 impl Flow<'_> {
-    /// Sends what can be sent at once, up to a bound; `Err` when nobody listens any more.
-    async fn push(&mut self, out: &mpsc::Sender<Result<WatchResponse, Error>>) -> Result<(), ()> {
+    /// Sends what can be sent at once, up to a bound.
+    async fn push(&mut self, out: &mpsc::Sender<Result<WatchResponse, Error>>) -> Result<(), Stop> {
         for _ in 0..BURST {
             if self.unsent.is_empty() {
                 match self.stream.next(&*self.terms.history) {
@@ -170,7 +180,7 @@ impl Flow<'_> {
                         let header = (self.terms.header)();
                         let limit = self.terms.response_bytes_max;
                         let parts = answer.into_responses(header, &*self.terms.history, limit);
-                        self.unsent.extend(parts);
+                        self.unsent.extend(parts.map_err(|Lost| Stop::Lost)?);
                     }
                     Next::Again => {
                         let_others_run().await;
@@ -186,7 +196,7 @@ impl Flow<'_> {
                     }
                 }
                 Err(mpsc::error::TrySendError::Full(())) => return Ok(()),
-                Err(mpsc::error::TrySendError::Closed(())) => return Err(()),
+                Err(mpsc::error::TrySendError::Closed(())) => return Err(Stop::NobodyListens),
             }
         }
         Ok(())

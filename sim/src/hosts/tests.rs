@@ -3,6 +3,7 @@
 
 mod automatic;
 mod crashes;
+mod failing;
 mod late;
 
 use super::Hosts;

@@ -5,6 +5,7 @@ use super::report::Report;
 use crate::NodeId;
 use crate::check::modes::Modes;
 use crate::check::{Docket, Finding, Verdict, require};
+use crate::disk::DEAD;
 use crate::history::History;
 use crate::nemesis::{self, Nemesis, Record};
 use crate::net::{Delay, LinkConfig};
@@ -23,6 +24,8 @@ use tenon_proto::ids::Term;
 
 /// How long the founders may take to serve.
 const START: Duration = Duration::from_secs(30);
+/// How errors of a disk end.
+const DISK_ERROR: &str = "Input/output error";
 
 /// Runs one plan.
 ///
@@ -341,6 +344,11 @@ impl Scene {
         for exit in self.world.exits() {
             let excused = match &exit.why {
                 Why::Killed | Why::Stopped => true,
+                // The power went, and the process saw that before it was gone.
+                Why::NotStarted(why) | Why::Failed(why) if why.contains(DEAD) => true,
+                Why::NotStarted(why) if why.contains(DISK_ERROR) => {
+                    self.record.was_ever_spoiled(exit.node, exit.life)
+                }
                 // Whoever is told that its storage is gone may not found anything.
                 Why::NotStarted(why) if why.contains("never founds") => self.modes.is_some(),
                 Why::Removed => self.plan.churn.is_some(),

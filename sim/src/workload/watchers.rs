@@ -65,7 +65,7 @@ impl Watcher {
             self.client.env().sleep(Duration::from_nanos(pause)).await;
         }
         if self.manner.progress && self.rng.chance(100_000) {
-            stream.ask_progress().await;
+            stream.ask_progress();
         }
         let env = self.client.env().clone();
         let left = until - env.now();

@@ -110,10 +110,11 @@ impl WatchStream {
         self.send(RequestUnion::CancelRequest(cancel)).await;
     }
 
-    /// Asks how far the stream is.
-    pub async fn ask_progress(&self) {
-        let ask = pb::WatchProgressRequest {};
-        self.send(RequestUnion::ProgressRequest(ask)).await;
+    /// Asks how far the stream is, unless so many requests wait that it takes none: a client that waited here and did not
+    /// read meanwhile could keep the member from taking any.
+    pub fn ask_progress(&self) {
+        let request_union = Some(RequestUnion::ProgressRequest(pb::WatchProgressRequest {}));
+        let _ = self.requests.try_send(pb::WatchRequest { request_union });
     }
 
     async fn send(&self, request: RequestUnion) {

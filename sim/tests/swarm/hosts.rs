@@ -12,7 +12,7 @@ const TROUBLES: Duration = Duration::from_secs(4);
 
 /// Seeds that once failed, their seconds of troubles, whether candidates for offices took part, and the subject of the
 /// commit that mended them.
-const KEPT: [(u64, u64, bool, &str); 10] = [
+const KEPT: [(u64, u64, bool, &str); 14] = [
     (
         5,
         8,
@@ -62,6 +62,30 @@ const KEPT: [(u64, u64, bool, &str); 10] = [
         8,
         true,
         "host: the member that answered by a quorum is asked directly",
+    ),
+    (
+        1016,
+        8,
+        true,
+        "raft: a forwarded write that is not applied here is not answered",
+    ),
+    (
+        2711,
+        8,
+        true,
+        "host: a voter of a client whose disk fails ends the host",
+    ),
+    (
+        4041,
+        8,
+        true,
+        "host: a voter of a client whose disk fails ends the host",
+    ),
+    (
+        4099,
+        8,
+        true,
+        "host: a renewal that waited since a move is lifted to what was answered",
     ),
 ];
 

@@ -6,7 +6,7 @@ use super::core::{Inner, State, fetch};
 use super::store::Fatal;
 use crate::engine::{RecordKey, View};
 use crate::mvcc::record::{decode, decode_head};
-use crate::watch::{Compacted, Event, History, HistoryLimits, HistoryPage};
+use crate::watch::{Compacted, Event, History, HistoryLimits, HistoryPage, Lost};
 use bytes::Bytes;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -219,14 +219,19 @@ impl History for Inner {
         }))
     }
 
-    fn pair_at(&self, key: &[u8], at: i64) -> Option<KeyValue> {
+    fn pair_at(&self, key: &[u8], at: i64) -> Result<Option<KeyValue>, Lost> {
         let state = self.state.read();
         if at < 1 || at < state.compacted {
-            return None;
+            return Ok(None);
         }
-        let live = state.index.get(key)?.live_at(at)?;
+        let Some(live) = state.index.get(key).and_then(|entry| entry.live_at(at)) else {
+            return Ok(None);
+        };
         let record = fetch(&state.recent, &self.read_cache, &*state.view, live.record);
-        decode(&self.lose(record).ok()?)
+        match self.lose(record) {
+            Ok(record) => Ok(decode(&record)),
+            Err(_) => Err(Lost),
+        }
     }
 }
 

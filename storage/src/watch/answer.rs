@@ -1,6 +1,6 @@
 //! Room storage, watches: what the hub tells a client's stream. Plain data, and its form on the wire.
 
-use super::{Event, History, fragments};
+use super::{Event, History, Lost, fragments};
 use prost::Message;
 use std::sync::Arc;
 use tenon_proto::etcdserverpb::{ResponseHeader, WatchResponse};
@@ -67,12 +67,15 @@ impl Answer {
     /// The responses to send for it, in order: one, or several parts when the client allowed
     /// fragments and one would not stay below `limit` bytes. `header` is the answering member's;
     /// its revision is filled in here. Previous pairs are looked up in `history` unless known.
+    ///
+    /// # Errors
+    /// [`Lost`] when one cannot be looked up.
     pub fn into_responses(
         self,
         mut header: ResponseHeader,
         history: &dyn History,
         limit: usize,
-    ) -> Vec<WatchResponse> {
+    ) -> Result<Vec<WatchResponse>, Lost> {
         header.revision = self.revision;
         let mut response = WatchResponse {
             header: Some(header),
@@ -100,13 +103,13 @@ impl Answer {
                 let events = batch.events.iter();
                 response.events = events
                     .map(|event| event.to_wire(prev_kv, history))
-                    .collect();
+                    .collect::<Result<_, Lost>>()?;
                 if fragment {
-                    return split(response, limit);
+                    return Ok(split(response, limit));
                 }
             }
         }
-        vec![response]
+        Ok(vec![response])
     }
 }
 

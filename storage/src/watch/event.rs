@@ -1,7 +1,7 @@
 //! Room storage, watches: one change of one key, shared by every watcher that matches it. Holds
 //! bytes; looks nothing up by itself.
 
-use crate::watch::History;
+use crate::watch::{History, Lost};
 use std::sync::OnceLock;
 use tenon_proto::mvccpb::event::EventType;
 use tenon_proto::mvccpb::{self, KeyValue};
@@ -73,10 +73,15 @@ impl Event {
 
     /// The pair before the change; `None` for a creation and when compaction has passed it. Looked up
     /// once and then remembered for all watchers.
-    pub fn prev(&self, history: &dyn History) -> Option<&KeyValue> {
-        self.prev
-            .get_or_init(|| history.pair_at(&self.kv.key, self.kv.mod_revision - 1))
-            .as_ref()
+    ///
+    /// # Errors
+    /// [`Lost`] when it has to be looked up and cannot be.
+    pub fn prev(&self, history: &dyn History) -> Result<Option<&KeyValue>, Lost> {
+        if let Some(known) = self.prev.get() {
+            return Ok(known.as_ref());
+        }
+        let found = history.pair_at(&self.kv.key, self.kv.mod_revision - 1)?;
+        Ok(self.prev.get_or_init(|| found).as_ref())
     }
 
     /// Rough size in bytes, for bounds on memory.
@@ -85,15 +90,18 @@ impl Event {
     }
 
     /// The event as sent. Clones share the pair's bytes.
-    pub fn to_wire(&self, prev_kv: bool, history: &dyn History) -> mvccpb::Event {
-        mvccpb::Event {
+    ///
+    /// # Errors
+    /// As [`Event::prev`].
+    pub fn to_wire(&self, prev_kv: bool, history: &dyn History) -> Result<mvccpb::Event, Lost> {
+        let prev = match prev_kv {
+            true => self.prev(history)?.cloned(),
+            false => None,
+        };
+        Ok(mvccpb::Event {
             r#type: self.kind as i32,
             kv: Some(self.kv.clone()),
-            prev_kv: if prev_kv {
-                self.prev(history).cloned()
-            } else {
-                None
-            },
-        }
+            prev_kv: prev,
+        })
     }
 }

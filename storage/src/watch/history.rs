@@ -35,6 +35,10 @@ pub struct Compacted {
     pub revision: i64,
 }
 
+/// The store is lost or closed: nothing can be read any more, which is not the same as nothing being there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost;
+
 /// Read access to past changes. Every method may take the store's lock, so the hub calls it holding
 /// none of its own (lock order: store, then hub, then stream).
 pub trait History: Send + Sync {
@@ -55,5 +59,8 @@ pub trait History: Send + Sync {
 
     /// The live pair of `key` as of revision `at`; `None` when there was none or when `at` is below
     /// the compaction revision (or below 1).
-    fn pair_at(&self, key: &[u8], at: i64) -> Option<KeyValue>;
+    ///
+    /// # Errors
+    /// [`Lost`]; no event is to be sent then that needs the pair.
+    fn pair_at(&self, key: &[u8], at: i64) -> Result<Option<KeyValue>, Lost>;
 }

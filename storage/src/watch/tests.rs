@@ -23,6 +23,7 @@ impl World {
 fn line(answer: Answer, history: &World) -> String {
     let header = ResponseHeader::default();
     let responses = answer.into_responses(header, history, usize::MAX);
+    let responses = responses.expect("nothing is lost");
     responses
         .into_iter()
         .map(describe)
@@ -347,7 +348,11 @@ fn oversized_answers_are_split_between_events_only_when_allowed() {
     let answers = world.drain(&mut stream);
     let parts: Vec<Vec<(usize, bool)>> = answers
         .into_iter()
-        .map(|answer| answer.into_responses(ResponseHeader::default(), &world, 300))
+        .map(|answer| {
+            answer
+                .into_responses(ResponseHeader::default(), &world, 300)
+                .expect("nothing is lost")
+        })
         .map(|parts| {
             parts
                 .iter()
@@ -406,4 +411,25 @@ fn watchers_of_one_key_share_one_batch() {
     batches.sort_unstable();
     batches.dedup();
     assert_eq!(batches.len(), 2);
+}
+
+#[test]
+fn an_event_whose_previous_pair_cannot_be_read_is_not_sent_without_it() {
+    let world = World::new(WatchOptions::default());
+    let mut stream = world.hub.open_stream();
+    stream.create(&WatchCreateRequest {
+        prev_kv: true,
+        ..request(0)
+    });
+    world.drain(&mut stream);
+    world.apply(&Write::Txn(vec![(0, Some(1))]));
+    world.apply(&Write::Txn(vec![(0, None)]));
+    let answers = world.drain(&mut stream);
+    *world.lost.lock() = true;
+    let told: Vec<bool> = answers
+        .into_iter()
+        .map(|answer| answer.into_responses(ResponseHeader::default(), &world, usize::MAX))
+        .map(|responses| responses.is_ok())
+        .collect();
+    assert_eq!(told, [true, false], "the creation, not the deletion");
 }

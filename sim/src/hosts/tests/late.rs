@@ -66,6 +66,28 @@ fn writers(hosts: &Hosts, node: u64) {
     }
 }
 
+/// Orders a host in client mode to be a server, and cuts it off from hosts 1 to 3 when it has its vote and its endpoint
+/// has not moved.
+pub(super) async fn promoted_and_cut_off(hosts: &Hosts, node: u64) -> Result<(), String> {
+    writers(hosts, node);
+    let reached = until_step(hosts, node, Mode::Server, Step::CatchUp).await?;
+    require(reached, "it copies")?;
+    hosts.sim().disk(NodeId(node)).slow(SLOW);
+    let mut status = hosts.host(node)?.watch_status();
+    let promoted = status.wait_for(|s| {
+        let step = s.progress.as_ref().map(|p| p.step);
+        step == Some(Step::ToMember)
+    });
+    let promoted = hosts.operator.timeout(MINUTE, promoted).await;
+    promoted
+        .ok_or("it is not promoted")?
+        .map_err(|e| e.to_string())?;
+    for other in 1..=3 {
+        hosts.sim().cut(other, node);
+    }
+    Ok(())
+}
+
 /// Somebody removes a host's member between its promotion and the move of its endpoint, while it is cut off: it learns
 /// from its peers only, never from its log, that its vote is gone.
 #[test]
@@ -73,23 +95,7 @@ fn a_vote_that_was_taken_away_before_the_endpoint_moved_makes_no_server() {
     let told = tell(3, Edges::default(), |hosts| async move {
         hosts.start(4).await?;
         works(&hosts, 4).await?;
-        writers(&hosts, 4);
-        let reached = until_step(&hosts, 4, Mode::Server, Step::CatchUp).await?;
-        require(reached, "it copies")?;
-        hosts.sim().disk(NodeId(4)).slow(SLOW);
-        let mut status = hosts.host(4)?.watch_status();
-        let promoted = status.wait_for(|s| {
-            s.progress
-                .as_ref()
-                .is_some_and(|p| p.step == Step::ToMember)
-        });
-        let promoted = hosts.operator.timeout(MINUTE, promoted).await;
-        promoted
-            .ok_or("it is not promoted")?
-            .map_err(|e| e.to_string())?;
-        for node in 1..=3 {
-            hosts.sim().cut(node, 4);
-        }
+        promoted_and_cut_off(&hosts, 4).await?;
         hosts.soon(SOON, || hosts.remove(1, 4)).await?;
         let mode = hosts.host(4)?.status().mode;
         require(mode == Mode::Client, "the endpoint did not move yet")?;

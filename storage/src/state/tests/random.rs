@@ -226,7 +226,9 @@ fn compare_history(life: &Life, model: &Model, range: &KeyRange, page: usize) {
         for event in &page.events {
             assert!(event.revision() < page.next);
             let gone = event.kind() == EventType::Delete;
-            let before = history.pair_at(&event.kv().key, event.revision() - 1);
+            let before = history
+                .pair_at(&event.kv().key, event.revision() - 1)
+                .expect("nothing is lost");
             if event.revision() > model.compacted.max(1) {
                 let want = model
                     .at(event.revision() - 1)

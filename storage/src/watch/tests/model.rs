@@ -218,7 +218,7 @@ impl Reader {
 }
 
 fn check_prev(world: &World, event: &Event, asked: bool) -> Result<(), TestCaseError> {
-    let sent = event.to_wire(asked, world);
+    let sent = event.to_wire(asked, world).expect("nothing is lost");
     let at = event.revision() - 1;
     let past = world.past.lock();
     let right = past.pair_at(&event.kv().key, at).filter(|_| asked);

@@ -32,6 +32,8 @@ pub(super) struct Past {
 pub(super) struct World {
     pub(super) past: Mutex<Past>,
     pub(super) hub: WatchHub,
+    /// Nothing can be looked up any more.
+    pub(super) lost: Mutex<bool>,
     /// Writes that happen while a page of history is read: before, after, before, after.
     pub(super) ambush: Mutex<VecDeque<Write>>,
 }
@@ -101,6 +103,7 @@ impl World {
             past: Mutex::new(past),
             hub,
             ambush: Mutex::default(),
+            lost: Mutex::default(),
         }
     }
 
@@ -179,13 +182,15 @@ impl History for World {
         Ok(page)
     }
 
-    fn pair_at(&self, key: &[u8], at: i64) -> Option<KeyValue> {
+    fn pair_at(&self, key: &[u8], at: i64) -> Result<Option<KeyValue>, Lost> {
         let past = self.past.lock();
-        if at < past.compacted {
-            None
-        } else {
-            past.pair_at(key, at)
+        if *self.lost.lock() {
+            return Err(Lost);
         }
+        Ok(match at < past.compacted {
+            true => None,
+            false => past.pair_at(key, at),
+        })
     }
 }
 
