@@ -265,8 +265,13 @@ impl Watches {
         if answer.created {
             return (self.on_created(line, answer), Vec::new());
         }
-        if answer.watch_id == NONE && !answer.canceled {
+        // A client may call a watch so: then nobody can tell its own progress from the stream's.
+        let has_none = self.rows.contains_key(&NONE);
+        if answer.watch_id == NONE && !answer.canceled && !has_none {
             return (self.on_progress(line, whence, answer), Vec::new());
+        }
+        if answer.watch_id == NONE && answer.events.is_empty() {
+            line.progress = line.progress.saturating_sub(1);
         }
         let Some(row) = self.rows.get_mut(&answer.watch_id) else {
             return (None, Vec::new());

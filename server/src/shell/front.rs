@@ -2,6 +2,7 @@
 //! HTTP. Also the last look at a gRPC answer, where tonic's own words become those of etcd's gRPC library.
 
 use super::grpc::Rpc;
+use super::grpc::refusals::{Place, too_large, unreadable};
 use super::http::Http;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
@@ -119,31 +120,34 @@ fn read_timeout(text: &str) -> Result<i64, String> {
 
 const UNIMPLEMENTED: &[u8] = b"12";
 const OUT_OF_RANGE: &[u8] = b"11";
+const INTERNAL: &[u8] = b"13";
 
 /// Errors without any answer stand in the headers; only those may be tonic's own.
 fn correct(path: &str, mut response: Response<Body>, rpc: &Rpc) -> Response<Body> {
     let Some(status) = response.headers().get("grpc-status") else {
         return response;
     };
-    let message = response
-        .headers()
-        .get("grpc-message")
-        .map(HeaderValue::as_bytes);
-    let text = match (status.as_bytes(), message) {
-        (UNIMPLEMENTED, None) => unknown_method(path),
-        (OUT_OF_RANGE, Some(message)) => match too_large(message) {
+    let message = response.headers().get("grpc-message").map(plain);
+    let (code, text) = match (status.as_bytes(), message) {
+        (UNIMPLEMENTED, None) => (Code::Unimplemented, unknown_method(path)),
+        (OUT_OF_RANGE, Some(message)) => match too_large(&message) {
             Some((size, max)) => {
-                rpc.refused(path, Code::ResourceExhausted);
-                response
-                    .headers_mut()
-                    .insert("grpc-status", HeaderValue::from_static("8"));
                 let error = tenon_proto::error::Error::MessageTooLarge { size, max };
-                error.message()
+                (error.code(), error.message())
             }
+            None => return response,
+        },
+        (INTERNAL, Some(message)) => match unreadable(&message, Place::Unary) {
+            Some(text) => (Code::Internal, text),
             None => return response,
         },
         _ => return response,
     };
+    if code != Code::Unimplemented {
+        rpc.refused(path, code);
+    }
+    let number = HeaderValue::from(code as u8 as u16);
+    response.headers_mut().insert("grpc-status", number);
     // Spaces are allowed in the header, and the texts hold nothing else that needs escaping.
     if let Ok(value) = HeaderValue::from_str(&text) {
         response.headers_mut().insert("grpc-message", value);
@@ -163,15 +167,10 @@ fn unknown_method(path: &str) -> String {
     }
 }
 
-/// Size and limit out of tonic's text for a message above the limit, which it percent-encodes.
-fn too_large(message: &[u8]) -> Option<(u64, u64)> {
-    let text = String::from_utf8_lossy(message).replace("%20", " ");
-    let text = text.strip_prefix("Error, decoded message length too large: found ")?;
-    let (size, rest) = text.split_once(' ')?;
-    let max = rest
-        .strip_prefix("bytes, the limit is: ")?
-        .strip_suffix(" bytes")?;
-    Some((size.parse().ok()?, max.parse().ok()?))
+/// A header's text, which tonic percent-encodes.
+fn plain(message: &HeaderValue) -> String {
+    let text = String::from_utf8_lossy(message.as_bytes());
+    text.replace("%20", " ")
 }
 
 #[cfg(test)]
@@ -214,16 +213,6 @@ mod tests {
         ] {
             assert_eq!(read_timeout(text), Err(why.to_owned()));
         }
-    }
-
-    #[test]
-    fn tonics_words_for_large_messages_are_understood() {
-        let text = b"Error,%20decoded%20message%20length%20too%20large:%20found%202711562%20bytes,\
-                     %20the%20limit%20is:%202097152%20bytes";
-        assert_eq!(too_large(text), Some((2_711_562, 2_097_152)));
-        assert_eq!(too_large(b"something else"), None);
-        let plain = "Error, decoded message length too large: found 3 bytes, the limit is: 2 bytes";
-        assert_eq!(too_large(plain.as_bytes()), Some((3, 2)));
     }
 
     #[test]

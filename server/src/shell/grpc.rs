@@ -9,6 +9,7 @@ mod host;
 mod kv;
 mod lease;
 mod maintenance;
+pub mod refusals;
 pub(in crate::shell) mod requests;
 mod watch;
 

@@ -25,7 +25,7 @@ use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb::ResponseHeader;
 use tenon_proto::log::{LogId, Membership};
 
-pub(crate) use range::{check_revision, compare_all};
+pub(crate) use range::{check_revision, check_revision_in_txn, compare_all};
 
 /// Why a command did not run.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Room storage, state: reading pairs for clients. A long range is read in steps, each holding the lock
 //! for about a thousand keys, all at the revision of the first.
 
-use super::apply::{check_revision, compare_all, header};
+use super::apply::{check_revision, check_revision_in_txn, compare_all, header};
 use super::core::{Inner, State};
 use super::pins::Pin;
 use super::scan::{self, Chunk, Want};
@@ -264,6 +264,7 @@ pub(crate) fn txn(inner: &Arc<Inner>, request: &TxnRequest) -> Result<TxnRespons
             let Some(Request::RequestRange(range)) = &op.request else {
                 return Err(Error::KeyNotFound);
             };
+            check_revision_in_txn(range, state.revision, state.compacted)?;
             ranges.push(Whole::begin(inner, &state, range)?);
         }
         (succeeded, state.revision, ranges)

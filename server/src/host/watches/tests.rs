@@ -327,3 +327,30 @@ fn a_watch_of_a_host_behind_this_one_keeps_its_id_over_a_move() {
         assert_eq!(told(answer), ["11/0"]);
     }
 }
+
+/// -1 is what the stream itself goes by in answers that concern no watch; a client may call a watch so.
+#[test]
+fn a_watch_with_id_minus_one_gets_its_events_and_so_do_those_after_it() {
+    let mut watches = Watches::default();
+    let mut line = watches.line();
+    for id in [-1, 3] {
+        watches.on_request(&mut line, create(id, 0), 0);
+        watches.on_answer(&mut line, Whence::Settled, created(id, 10));
+    }
+    for revision in [11, 12] {
+        for id in [-1, 3] {
+            let answer = events(id, &[revision]);
+            let (answer, _) = watches.on_answer(&mut line, Whence::Settled, answer);
+            assert_eq!(told(answer), [format!("{revision}/0")], "watch {id}");
+        }
+    }
+    let progress = WatchResponse {
+        header: header(20),
+        watch_id: -1,
+        ..WatchResponse::default()
+    };
+    let (answer, _) = watches.on_answer(&mut line, Whence::Settled, progress);
+    assert!(answer.is_some(), "the client is told");
+    let (answer, _) = watches.on_answer(&mut line, Whence::Settled, events(3, &[15]));
+    assert_eq!(told(answer), ["15/0"], "nothing is taken for delivered");
+}

@@ -34,8 +34,8 @@ impl History for Puts {
         })
     }
 
-    fn pair_at(&self, _: &[u8], _: i64) -> Option<KeyValue> {
-        None
+    fn pair_at(&self, _: &[u8], _: i64) -> Result<Option<KeyValue>, Lost> {
+        Ok(None)
     }
 }
 

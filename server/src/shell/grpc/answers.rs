@@ -3,6 +3,7 @@
 //! answer follows its request without a change of tasks.
 
 use super::gate::Running;
+use super::requests::Fault;
 use crate::host::streams::Stream as Messages;
 use futures_util::StreamExt;
 use prost::Message;
@@ -21,6 +22,8 @@ pub struct Answers<R> {
     running: Option<Arc<Running>>,
     /// What reads the requests, while it does.
     reading: Option<BoxFuture<'static, ()>>,
+    /// Says that the client sent something unreadable, which ends the stream.
+    fault: Option<Fault>,
 }
 
 impl<R> Answers<R> {
@@ -30,6 +33,15 @@ impl<R> Answers<R> {
             from,
             running: Some(running),
             reading: None,
+            fault: None,
+        }
+    }
+
+    /// Ends with what `fault` says.
+    pub fn until(self, fault: Fault) -> Answers<R> {
+        Answers {
+            fault: Some(fault),
+            ..self
         }
     }
 
@@ -50,6 +62,14 @@ impl<R> Answers<R> {
             && reading.as_mut().poll(cx).is_ready()
         {
             self.reading = None;
+        }
+        if let Some(fault) = &mut self.fault
+            && let Poll::Ready(told) = Pin::new(fault).poll(cx)
+        {
+            self.fault = None;
+            if let Ok(error) = told {
+                return Poll::Ready(Some(Err(error)));
+            }
         }
         self.from.poll_next_unpin(cx)
     }

@@ -68,8 +68,10 @@ impl Lease for LeaseRpc {
             .0
             .begin(Method::LeaseLeaseKeepAlive, request.metadata())?;
         let running = Arc::new(running);
-        let (requests, reading) = requests::beside(request.into_inner(), running.clone());
+        let (requests, fault, reading) = requests::beside(request.into_inner(), running.clone());
         let answers = self.0.door.keep_alive(visit, requests);
-        Ok(Response::new(Answers::beside(reading, answers, running)))
+        Ok(Response::new(
+            Answers::beside(reading, answers, running).until(fault),
+        ))
     }
 }

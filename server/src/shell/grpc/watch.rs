@@ -22,8 +22,8 @@ impl Watch for WatchRpc {
     ) -> Result<Response<Self::WatchStream>, Status> {
         let (running, visit) = self.0.begin(Method::WatchWatch, request.metadata())?;
         let running = Arc::new(running);
-        let requests = requests::read(&self.0, request.into_inner(), running.clone());
+        let (requests, fault) = requests::read(&self.0, request.into_inner(), running.clone());
         let answers = self.0.door.watch(visit, requests);
-        Ok(Response::new(Answers::new(answers, running)))
+        Ok(Response::new(Answers::new(answers, running).until(fault)))
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 use tenon_storage::DurationsNow;
 
 /// The content type of the format.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// Type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

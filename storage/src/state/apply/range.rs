@@ -31,6 +31,20 @@ pub(crate) fn check_revision(
     Ok(())
 }
 
+/// As [`check_revision`] for a range inside a transaction, where etcd takes a negative revision for one before the
+/// compacted one, which is -1 before any compaction; elsewhere it means the newest.
+pub(crate) fn check_revision_in_txn(
+    request: &RangeRequest,
+    revision: i64,
+    compacted: i64,
+) -> Result<(), Error> {
+    check_revision(request, revision, compacted)?;
+    if request.revision < 0 && request.revision < compacted {
+        return Err(Error::Compacted);
+    }
+    Ok(())
+}
+
 /// A whole range under the lock; `revision` is where the reader stands.
 pub(super) fn range_locked(
     state: &State,

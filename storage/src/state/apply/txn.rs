@@ -2,7 +2,7 @@
 //! then everything that can fail on the chosen path is checked, then the path runs: nothing can fail
 //! any more, so nothing is left behind half done.
 
-use super::range::{check_revision, compare_all, range_locked};
+use super::range::{check_revision_in_txn, compare_all, range_locked};
 use super::writing::Writing;
 use super::{Answer, header, put};
 use crate::check;
@@ -87,7 +87,7 @@ fn check_path<'a>(
     for op in branch(request, next(chosen)) {
         match &op.request {
             Some(Request::RequestRange(range)) => {
-                check_revision(range, state.revision, state.compacted)?;
+                check_revision_in_txn(range, state.revision, state.compacted)?;
             }
             Some(Request::RequestPut(request)) => {
                 check::put(request)?;
