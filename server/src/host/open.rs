@@ -90,6 +90,7 @@ pub(super) async fn open(
     upstream: Arc<dyn Upstream>,
 ) -> Result<Opened, StartError> {
     config.check().map_err(StartError::Config)?;
+    is_folder(env, &config.member.data_dir)?;
     let file = JournalFile::new(env, &config.member.data_dir);
     let found = file.read().await.map_err(StartError::DataDir)?;
     let stored = Identity::stored(env, &config.member.data_dir)?;
@@ -122,6 +123,17 @@ pub(super) async fn open(
         core.board.begin(to, step, (0, 0));
     }
     Ok(Opened { core, lock })
+}
+
+/// Refuses what stands where the data directory should be, in words about that.
+fn is_folder(env: &Env, data_dir: &Path) -> Result<(), StartError> {
+    match env.disk.stat(data_dir) {
+        Ok(Some(entry)) if !entry.is_dir => Err(StartError::DataDir(format!(
+            "{} is not a directory",
+            data_dir.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn broken(error: StepError) -> StartError {
@@ -257,6 +269,7 @@ async fn open_door(core: &mut Core, at_member: bool) -> Result<(), StartError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tenon_env::OpenMode;
     use tenon_proto::ids::MemberId;
 
     fn journal(mode: Mode, switching: Option<(Mode, Step)>) -> Journal {
@@ -265,6 +278,22 @@ mod tests {
             member: Some(MemberId(7)),
             ..Journal::new(mode)
         }
+    }
+
+    #[tokio::test]
+    async fn a_file_in_the_place_of_the_data_directory_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = tenon_env::real::env_without_peers();
+        let file = dir.path().join("file");
+        env.disk.open(&file, OpenMode::Create).unwrap();
+        let refused = is_folder(&env, &file).unwrap_err().to_string();
+        let right = format!(
+            "cannot access data directory: {} is not a directory",
+            file.display()
+        );
+        assert_eq!(refused, right);
+        assert_eq!(is_folder(&env, dir.path()), Ok(()));
+        assert_eq!(is_folder(&env, &dir.path().join("none")), Ok(()));
     }
 
     #[test]
