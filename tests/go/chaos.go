@@ -276,7 +276,10 @@ func (h *history) add(resp clientv3.WatchResponse) error {
 		}
 		h.events = append(h.events, event{e.Kv.ModRevision, string(e.Kv.Key)})
 	}
-	h.at = max(h.at, resp.Header.Revision)
+	// Not the header's revision: in a part of history that is the store's, as in etcd, and more parts follow.
+	if n := len(h.events); n > 0 {
+		h.at = h.events[n-1].revision
+	}
 	return nil
 }
 

@@ -21,13 +21,29 @@ enum Leads {
     There(MemberId),
 }
 
+/// What a member answered that took itself for the leader; `None` when it lost its office meanwhile: whoever leads now
+/// is asked, as in etcd.
+fn still_leads<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(Error::LeaderChanged | Error::NotLeader) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 impl Lease {
     /// Renews leases at the leader: the TTL of each in seconds, 0 for one that is unknown or ended.
     pub(super) async fn renew_anywhere(&self, ids: &[i64]) -> Result<Vec<i64>, Error> {
         let deadline = self.deadline();
         loop {
             let ask = match self.who_leads(deadline).await? {
-                Leads::Here => return self.renew_here(ids).await,
+                Leads::Here => match still_leads(self.renew_here(ids).await)? {
+                    Some(ttls) => return Ok(ttls),
+                    None => {
+                        self.context.env().sleep(AGAIN).await;
+                        continue;
+                    }
+                },
                 Leads::There(leader) => {
                     let ids = ids.to_vec();
                     self.ask(leader, Ask::Renew(RenewLeases { ids }), deadline)
@@ -50,7 +66,13 @@ impl Lease {
         let deadline = self.deadline();
         loop {
             let ask = match self.who_leads(deadline).await? {
-                Leads::Here => return self.time_to_live_here(request).await,
+                Leads::Here => match still_leads(self.time_to_live_here(request).await)? {
+                    Some(response) => return Ok(response),
+                    None => {
+                        self.context.env().sleep(AGAIN).await;
+                        continue;
+                    }
+                },
                 Leads::There(leader) => self.ask(leader, Ask::TimeToLive(request), deadline),
             };
             match ask.await? {
@@ -185,5 +207,21 @@ impl Lease {
         };
         let waited = env.timeout(self.context.config().request_timeout(), take_over);
         waited.await.unwrap_or(Err(Error::NoLeader))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lost_the_office_while_it_answered_is_not_the_last_to_be_asked() {
+        assert_eq!(still_leads(Ok(1)), Ok(Some(1)));
+        for lost in [Error::LeaderChanged, Error::NotLeader] {
+            assert_eq!(still_leads::<i64>(Err(lost)), Ok(None));
+        }
+        for last in [Error::LeaseNotFound, Error::Timeout, Error::Stopped] {
+            assert_eq!(still_leads::<i64>(Err(last.clone())), Err(last));
+        }
     }
 }
