@@ -17,8 +17,8 @@ tenon sim: runs whole members in a simulated world, each run from one seed
 Each seed runs three times over: one member under lives that end badly, a cluster under everything at once, and
 hosts that switch between server and client under everything at once.
 
-  tenon sim [--seeds A..B] [--minutes M] [--jobs N] [--seconds S]
-  tenon sim --seed N [--html FILE] [--shrink] [--mask MASK] [--seconds S]
+  tenon sim [--seeds A..B] [--hosts] [--minutes M] [--jobs N] [--seconds S]
+  tenon sim --seed N [--hosts] [--html FILE] [--shrink] [--mask MASK] [--plant NAME] [--seconds S]
 
   --seeds A..B   seeds from A to B, both included (1..200); one of a hundred runs twice, to compare traces
   --seed N       one seed; its last line is `trace` and 16 hex digits, the same at every run
@@ -27,9 +27,9 @@ hosts that switch between server and client under everything at once.
   --seconds S    simulated seconds of trouble in a cluster (8)
   --hosts        run the hosts only; --seconds, --html, --shrink and --mask are about them then
   --html FILE    draw the run of --seed as a page: members, roles, faults, calls, and what broke
-  --shrink       when the cluster of --seed fails, leave out faults and calls for as long as it still fails the
-                 same way, at most 10 minutes; prints the MASK of what is left out
-  --mask MASK    leave these faults and calls out; runs the cluster only
+  --shrink       when the cluster (with --hosts: the hosts) of --seed fails, leave out faults and calls for as long
+                 as it still fails the same way, at most 10 minutes; prints the MASK of what is left out
+  --mask MASK    leave these faults and calls out; runs the cluster only, or with --hosts the hosts only
   --plant NAME   plant a mistake in every member, to see it found; runs the cluster only. One of:
                  PLANTS
 

@@ -205,7 +205,7 @@ fn answers_that_go_back_are_noticed() {
         answers: Answers::AsTheyCome,
         ..Edges::default()
     };
-    noticed(&edges, 16, &["and had answered revision"]);
+    noticed(&edges, 128, &["and had answered revision"]);
 }
 
 #[test]

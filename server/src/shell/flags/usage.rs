@@ -11,15 +11,16 @@ pub fn usage(persona: Persona) -> String {
     let program = program(persona);
     let others = match persona {
         Persona::Tenon => {
-            "\n  tenon\n    The same as tenon serve without flags.\n\n  tenon sim --help\n    The simulator: \
-             whole members from one seed.\n"
+            "\n  tenon\n    The same as tenon serve without flags.\n\n  tenon host --help\n    What a host is, \
+             and switching it between server and client.\n\n  tenon util --help\n    Restoring a snapshot, and \
+             looking at one.\n\n  tenon sim --help\n    The simulator: whole members from one seed.\n"
         }
         Persona::Etcd => "",
     };
     format!(
         "Usage:\n\n  {program} [flags]\n    Start a server.\n\n  {program} --version\n    Show the \
          version.\n\n  {program} -h | --help\n    Show every flag.\n\n  {program} --config-file FILE\n    \
-         A YAML or JSON file. All other flags and ETCD_* variables are then ignored;\n    \
+         A YAML or JSON file. All other flags and ETCD_* and TENON_* variables are then ignored;\n    \
          durations in it are integer nanoseconds.\n{others}"
     )
 }
@@ -28,7 +29,9 @@ pub fn usage(persona: Persona) -> String {
 pub fn help(persona: Persona) -> String {
     let mut text = usage(persona);
     text.push_str(
-        "\nFlags with their defaults; the variable of --data-dir is ETCD_DATA_DIR, and so on:\n",
+        "\nFlags with their defaults; the variable of --data-dir is ETCD_DATA_DIR, and so on; that of a flag \
+         that etcd\ndoes not have begins with TENON_, as TENON_MODE (--mode server|client, --endpoints, \
+         --voters-target 1|3|5|7,\n--storage-engine redb|sled|memory and others: docs/host-modes.md):\n",
     );
     for flag in FLAGS.iter().filter(|flag| flag.kind != Kind::Old) {
         let note = match flag.status {
