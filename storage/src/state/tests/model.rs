@@ -203,6 +203,9 @@ impl Model {
                     if range.revision > before.revision {
                         return Err(Error::FutureRev);
                     }
+                    if range.revision < 0 && range.revision < before.compacted {
+                        return Err(Error::Compacted);
+                    }
                     Response::ResponseRange(self.range(range)?)
                 }
                 Request::RequestTxn(nested) => {
