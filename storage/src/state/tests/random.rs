@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::RngSeed;
 use tenon_proto::command::command::Body;
+use tenon_proto::error::Error;
 use tenon_proto::etcdserverpb::compare::TargetUnion;
 use tenon_proto::etcdserverpb::request_op::Request;
 use tenon_proto::etcdserverpb::*;
@@ -260,6 +261,11 @@ fn run(engine: EngineKind, steps: Vec<Step>) {
                 };
                 let want = model.range(&request);
                 assert_eq!(life.store.range(&request), want);
+                let want = match request.revision < 0 && request.revision < model.compacted {
+                    // Inside a transaction that is a revision before the compacted one.
+                    true => want.and(Err(Error::Compacted)),
+                    false => want,
+                };
                 let txn = life
                     .store
                     .read_txn(&txn)
